@@ -1,0 +1,42 @@
+# Every target makes its own virtual environment first: Python 3.11, make and git are all a machine needs.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test lint types check format bench clean
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: $(READY)  ## set everything up and compare the methods on TwoMoon (about two minutes)
+	$(BIN)/metapl demo
+
+test: $(READY)  ## set everything up and run the tests
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## ruff: format and lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(READY)  ## mypy
+	$(BIN)/mypy
+
+check: lint types test  ## what CI runs
+
+format: $(READY)  ## let ruff mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## TwoMoon against a plain PyTorch loop (installs PyTorch)
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
+	$(BIN)/python benchmarks/two_moons.py
+
+clean:  ## remove the virtual environment
+	rm -rf $(VENV)
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "metapl needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(READY)

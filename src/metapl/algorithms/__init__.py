@@ -1,0 +1,20 @@
+"""The methods. A new one is one file here and one row in this table; the contract tests find it there."""
+
+from collections.abc import Callable
+from typing import Any
+
+from metapl.algorithms import mpl, pseudo_labels, supervised, uda
+from metapl.types import Algorithm, MethodConfig, Network
+
+# settings -> build(settings, network, steps)
+METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
+    supervised.Supervised: supervised.build,
+    pseudo_labels.PseudoLabels: pseudo_labels.build,
+    uda.UDA: uda.build,
+    mpl.MPL: mpl.build,
+}
+
+
+def build(config: MethodConfig, network: Network, steps: int) -> Algorithm:
+    """Make the method that the settings are of, for a stage of so many steps."""
+    return METHODS[type(config)](config, network, steps)

@@ -1,0 +1,132 @@
+"""What the teacher learns from the student: h, the heart of Meta Pseudo Labels (Appendix A, C.3).
+
+One update of the student, and how the labelled loss answers it:
+
+    g    = ∇_{θ_S} CE(q, S(x_u; θ_S))                    q: pseudo labels, hard ŷ ~ T(x_u; θ_T) or soft T(x_u; θ_T)
+    θ_S' = θ_S + u(g)                                    u: the student's optimizer; u(g) = −η_S g for SGD
+    v    = ∇_{θ_S'} CE(y_l, S(x_l; θ_S'))
+    d    = −(∂u/∂g)ᵀ v                                   d = η_S v for SGD
+
+so that, to first order, moving g by δ changes the labelled loss by −⟨d, δ⟩. CE is linear in q, hence
+
+    h_ic = ⟨d, ∇_{θ_S} CE(c, S(x_i; θ_S))⟩ / U           what label c on example i of U does for the labelled loss
+    h    = ⟨d, g⟩ = Σ_ic q_ic h_ic                       Equation 12: the whole batch at once
+
+and the teacher descends the gradient of
+
+    Σ_ic credit_ic · (−log T_c(x_i; θ_T)),   credit_ic = q_ic (h − b),   credit held fixed, b a moving average of h.
+
+| estimator           | h                                         | q    | credited                        |
+|---------------------|-------------------------------------------|------|---------------------------------|
+| `dot`               | ⟨d, g⟩                                    | hard | to the sum (one joint sample)   |
+| `cosine`            | ⟨v, g⟩ / (‖v‖ ‖g‖), in [−1, 1]            | hard | to the mean, as in C.3          |
+| `finite_difference` | CE(y_l, S(x_l; θ_S)) − CE(y_l, S(x_l; θ_S')) | hard | to the sum                   |
+| `per_example`       | h_ic, all by one forward-mode product     | hard | to each example, its own        |
+| `soft`              | h_ic; with q = T the gradient of Eq. 3, exactly | soft | to each example and class |
+| `none`              | 0: the control                            | both | –                               |
+
+With hard labels E[credit] gives the gradient of the expected labelled loss to first order in η_S; `per_example`
+drops the cross terms of `dot`, whose mean is zero and whose variance is large.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from annotated_types import Ge, Lt
+
+from metapl.types import Array, PyTree
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """How the student's answer becomes the teacher's gradient."""
+
+    estimator: Literal["cosine", "dot", "per_example", "soft", "finite_difference", "none"] = "cosine"
+    """How h is computed; `none` is the control, everything the same but h = 0."""
+    weight: Annotated[float, Ge(0)] = 1.0
+    """Factor of the feedback in the teacher's loss."""
+    baseline: bool = True
+    """Subtract a moving average of h from h."""
+    baseline_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
+    """Share of the moving average that each step keeps; it starts at 0."""
+
+
+class StudentUpdate(NamedTuple):
+    """One update of the student, as everything that an estimator may ask."""
+
+    params: PyTree  # θ_S
+    new_params: PyTree  # θ_S'
+    gradient: PyTree  # g
+    descend: Callable[[PyTree], PyTree]  # v -> d
+    labeled_loss: Callable[[PyTree], Array]  # θ -> CE(y_l, S(x_l; θ)): one batch, mode and mask
+    log_probs: Callable[[PyTree], Array]  # θ -> log S(x_u; θ) [U, C]
+
+
+def dot(update: StudentUpdate) -> Array:
+    """h = ⟨d, g⟩."""
+    v = jax.grad(update.labeled_loss)(update.new_params)
+    return optax.tree.vdot(update.descend(v), update.gradient)
+
+
+def cosine(update: StudentUpdate) -> Array:
+    """h = ⟨v, g⟩ / (‖v‖ ‖g‖)."""
+    v = jax.grad(update.labeled_loss)(update.new_params)
+    norms = optax.tree.norm(v) * optax.tree.norm(update.gradient)
+    return optax.tree.vdot(v, update.gradient) / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny)
+
+
+def finite_difference(update: StudentUpdate) -> Array:
+    """h = labelled loss before − after."""
+    return update.labeled_loss(update.params) - update.labeled_loss(update.new_params)
+
+
+def per_example(update: StudentUpdate) -> Array:
+    """h_ic = −⟨d, ∇ log S_c(x_i)⟩ / U, for all i and c at once: [U, C]."""
+    v = jax.grad(update.labeled_loss)(update.new_params)
+    _, slopes = jax.jvp(update.log_probs, (update.params,), (update.descend(v),))
+    return -slopes / len(slopes)
+
+
+def none(update: StudentUpdate) -> Array:
+    """h = 0."""
+    del update
+    return jnp.zeros(())
+
+
+class Estimator(NamedTuple):
+    """An estimator and what it needs to be right."""
+
+    h: Callable[[StudentUpdate], Array]  # [] or [U, C]
+    labels: tuple[str, ...] = ("hard",)  # the kinds of pseudo labels it is right for
+    mean: bool = False  # credit the batch's mean CE instead of its sum
+
+
+ESTIMATORS = {
+    "cosine": Estimator(cosine, mean=True),
+    "dot": Estimator(dot),
+    "per_example": Estimator(per_example),
+    "soft": Estimator(per_example, labels=("soft",)),
+    "finite_difference": Estimator(finite_difference),
+    "none": Estimator(none, labels=("hard", "soft")),
+}
+
+
+def credit(config: Feedback, h: Array, baseline: Array, targets: Array) -> Array:
+    """credit_ic = weight · q_ic (h − b), held fixed: [U, C]."""
+    advantage = h - baseline if config.baseline else h
+    share = 1 / len(targets) if ESTIMATORS[config.estimator].mean else 1.0
+    return jax.lax.stop_gradient(config.weight * share * targets * advantage)
+
+
+def next_baseline(config: Feedback, h: Array, baseline: Array, targets: Array) -> Array:
+    """b' = decay · b + (1 − decay) · the h that the batch's labels got, on average."""
+    return config.baseline_decay * baseline + (1 - config.baseline_decay) * mean_h(h, targets)
+
+
+def mean_h(h: Array, targets: Array) -> Array:
+    """One number for the log: h itself, or the mean over examples of Σ_c q_ic h_ic."""
+    return h if h.ndim == 0 else jnp.mean(jnp.sum(targets * h, axis=-1))

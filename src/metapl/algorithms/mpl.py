@@ -1,0 +1,168 @@
+"""Meta Pseudo Labels (Section 2; Algorithm 1 of Appendix B).
+
+    ŷ_u  ~ T(x_u; θ_T)
+    θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
+    h    = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩       (see feedback.py)
+    g_T  = h ∇_{θ_T} CE(ŷ_u, T(x_u; θ_T))
+         + ∇_{θ_T} CE(y_l, T(x_l; θ_T))
+         + λ ∇_{θ_T} CE(StopGradient(T(x_u; θ_T)^(1/τ)), T(RandAugment(x_u); θ_T))
+    θ_T' = θ_T − η_T g_T
+
+The labels that train the student are the labels credited to the teacher. Only the student is evaluated.
+
+| symbol           | name                          |
+|------------------|-------------------------------|
+| T, θ_T / S, θ_S  | state.teacher / state.student |
+| x_l, y_l         | views.labeled, views.labels   |
+| x_u              | views.weak                    |
+| RandAugment(x_u) | views.strong                  |
+| ŷ_u (or T(x_u))  | targets                       |
+| λ, τ             | config.consistency            |
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge
+
+from metapl import optim
+from metapl.algorithms import feedback as feedbacks
+from metapl.algorithms import learner as learners
+from metapl.algorithms.feedback import Feedback, StudentUpdate
+from metapl.algorithms.forward import Logits, forward_views
+from metapl.algorithms.losses import Consistency, accuracy, consistency, cross_entropy
+from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+
+
+@dataclass(frozen=True)
+class MPL(MethodConfig):
+    """Train a teacher and a student together; the teacher learns from how the student then does."""
+
+    name: ClassVar[str] = "mpl"
+
+    feedback: Feedback = Feedback()
+    labels: Literal["hard", "soft"] = "hard"
+    """Sample one label for each example from the teacher, or pass on its whole distribution."""
+    student_view: Literal["weak", "strong"] = "weak"
+    """Which view of the unlabelled examples the student learns from."""
+    supervised_weight: Annotated[float, Ge(0)] = 1.0
+    """Factor of the teacher's own loss on labelled examples; 0 leaves it the feedback alone."""
+    consistency: Consistency = Consistency(weight=0.0)
+    """The teacher's UDA term; weight 0 leaves it out."""
+    teacher: optim.Optimizer = optim.Optimizer()
+    student: optim.Optimizer = optim.Optimizer()
+
+    def check(self) -> None:
+        """A sampled-label estimator on soft labels is the released code's error: its gradient is zero."""
+        allowed = feedbacks.ESTIMATORS[self.feedback.estimator].labels
+        if self.labels not in allowed:
+            raise ValueError(
+                f"feedback.estimator {self.feedback.estimator!r} is right for {allowed[0]} labels only; "
+                f"set labels to {allowed[0]!r} or choose another estimator"
+            )
+
+
+class State(NamedTuple):
+    """Both networks and the moving average of h."""
+
+    teacher: Learner
+    student: Learner
+    baseline: Array
+
+
+def build(config: MPL, network: Network, steps: int) -> Algorithm:
+    """Make the method from its settings."""
+    teacher_optimizer = optim.build(config.teacher, steps)
+    student_optimizer = optim.build(config.student, steps)
+    estimator = feedbacks.ESTIMATORS[config.feedback.estimator]
+
+    def init(key: Array, views: Views, start: Weights | None) -> State:
+        teacher_key, student_key = jax.random.split(key)
+        teacher = learners.create(network, teacher_optimizer, teacher_key, views.labeled, start)
+        student = learners.create(network, student_optimizer, student_key, views.weak)
+        return State(teacher, student, jnp.zeros((), views.weak.dtype))
+
+    def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
+        teacher, student, baseline = state
+        teacher_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
+        x_u = views.strong if config.student_view == "strong" else views.weak
+
+        # T(x; θ_T): one forward pass; its backward pass waits until the student has answered.
+        def teach(params: PyTree) -> tuple[Logits, PyTree]:
+            strong = config.consistency.weight > 0
+            return forward_views(network, params, teacher.stats, views, teacher_key, strong=strong)
+
+        teacher_logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
+
+        # ŷ_u ~ T(x_u; θ_T)
+        targets = _draw(config, sample_key, teacher_logits.weak)
+
+        # θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
+        def learn(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
+            logits, stats = network.apply(params, student.stats, x_u, train=True, key=student_key)
+            return cross_entropy(targets, logits), (logits, stats)
+
+        (student_loss, (student_logits, student_stats)), gradient = jax.value_and_grad(learn, has_aux=True)(
+            student.params
+        )
+        new_student = learners.update(student, student_optimizer, gradient, student_stats)
+
+        # h: what the update did for CE(y_l, S(x_l; θ_S'))
+        def labeled_loss(params: PyTree) -> Array:
+            logits, _ = network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
+            return cross_entropy(views.labels, logits)
+
+        h = estimator.h(
+            StudentUpdate(
+                params=student.params,
+                new_params=new_student.params,
+                gradient=gradient,
+                descend=learners.descend(student, student_optimizer, gradient),
+                labeled_loss=labeled_loss,
+                log_probs=lambda params: jax.nn.log_softmax(learn(params)[1][0]),
+            )
+        )
+        credit = feedbacks.credit(config.feedback, h, baseline, targets)
+
+        # θ_T' = θ_T − η_T g_T
+        losses, teacher_cotangent = _teacher_losses(config, teacher_logits, views.labels, credit)
+        (teacher_gradient,) = teacher_backward(teacher_cotangent)
+        new_teacher = learners.update(teacher, teacher_optimizer, teacher_gradient, teacher_stats)
+
+        new_baseline = feedbacks.next_baseline(config.feedback, h, baseline, targets)
+        return State(new_teacher, new_student, new_baseline), losses | {
+            "student_loss": student_loss,
+            "student_agreement": accuracy(jnp.argmax(targets, -1), student_logits),
+            "teacher_labeled_accuracy": accuracy(views.labels, teacher_logits.labeled),
+            "feedback": feedbacks.mean_h(h, targets),
+            "baseline": baseline,
+        }
+
+    return Algorithm(init, step, lambda state: state.student.weights)
+
+
+def _draw(config: MPL, key: Array, logits: Array) -> Array:
+    """Pseudo labels as distributions [U, C]: one-hot ŷ_u ~ T(x_u; θ_T), or T(x_u; θ_T) itself."""
+    if config.labels == "soft":
+        return jax.nn.softmax(logits)
+    return jax.nn.one_hot(jax.random.categorical(key, logits), logits.shape[-1], dtype=logits.dtype)
+
+
+def _teacher_losses(config: MPL, logits: Logits, labels: Array, credit: Array) -> tuple[Metrics, Logits]:
+    """The teacher's losses, and the gradient of their sum with respect to its logits."""
+
+    def loss(logits: Logits) -> tuple[Array, Metrics]:
+        terms = {"teacher_loss": cross_entropy(labels, logits.labeled)}
+        total = config.supervised_weight * terms["teacher_loss"]
+        if config.feedback.estimator != "none":
+            total += jnp.sum(credit * -jax.nn.log_softmax(logits.weak))
+        if config.consistency.weight > 0:
+            temperature = config.consistency.temperature
+            terms["consistency_loss"] = consistency(logits.weak, logits.strong, temperature)
+            total += config.consistency.weight * terms["consistency_loss"]
+        return total, terms
+
+    cotangent, terms = jax.grad(loss, has_aux=True)(logits)
+    return terms, cotangent

@@ -1,0 +1,78 @@
+"""Pseudo Labels: a fixed teacher labels the unlabelled data, a fresh student learns from nothing else.
+
+    q   = T(x_u; θ_T)                    soft labels, or
+    q   = argmax T(x_u; θ_T)             hard labels
+    θ_S' = θ_S − η_S ∇_{θ_S} CE(q, S(x_u; θ_S))      over examples with max T(x_u; θ_T) ≥ threshold
+
+The paper's Equation 1, with the threshold of its Table 6. The teacher is what the stage before trained.
+
+| symbol | name            |
+|--------|-----------------|
+| θ_T    | state.teacher   |
+| θ_S    | state.student   |
+| q      | targets         |
+| x_u    | views.weak (teacher and student), views.strong (student, if so set) |
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge, Lt
+
+from metapl import optim
+from metapl.algorithms import learner as learners
+from metapl.algorithms.losses import cross_entropies
+from metapl.schema import ConfigError
+from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+
+
+@dataclass(frozen=True)
+class PseudoLabels(MethodConfig):
+    """Train a student on the labels that the stage before's network gives."""
+
+    name: ClassVar[str] = "pseudo_labels"
+
+    labels: Literal["hard", "soft"] = "hard"
+    """Learn from the teacher's best class, or from its whole distribution."""
+    threshold: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Leave out examples whose best class has a lower probability than this."""
+    student_view: Literal["weak", "strong"] = "weak"
+    """Which view of the unlabelled examples the student learns from."""
+    optimizer: optim.Optimizer = optim.Optimizer()
+
+
+class State(NamedTuple):
+    """The fixed teacher and the student."""
+
+    teacher: Weights
+    student: Learner
+
+
+def build(config: PseudoLabels, network: Network, steps: int) -> Algorithm:
+    """Make the method from its settings."""
+    optimizer = optim.build(config.optimizer, steps)
+
+    def init(key: Array, views: Views, start: Weights | None) -> State:
+        if start is None:
+            raise ConfigError("pseudo_labels needs a stage before it, which trains the teacher")
+        return State(start, learners.create(network, optimizer, key, views.weak))
+
+    def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
+        teacher, student = state
+        teacher_logits, _ = network.apply(teacher.params, teacher.stats, views.weak, train=False)
+        probabilities = jax.nn.softmax(teacher_logits)
+        targets = jnp.argmax(probabilities, -1) if config.labels == "hard" else probabilities
+        mask = (jnp.max(probabilities, -1) >= config.threshold).astype(probabilities.dtype)
+        student_inputs = views.strong if config.student_view == "strong" else views.weak
+
+        def loss_fn(params: PyTree) -> tuple[Array, Any]:
+            logits, stats = network.apply(params, student.stats, student_inputs, train=True, key=key)
+            return jnp.mean(mask * cross_entropies(targets, logits)), stats
+
+        (loss, stats), gradient = jax.value_and_grad(loss_fn, has_aux=True)(student.params)
+        student = learners.update(student, optimizer, gradient, stats)
+        return State(teacher, student), {"student_loss": loss, "mask_rate": jnp.mean(mask)}
+
+    return Algorithm(init, step, lambda state: state.student.weights)

@@ -1,0 +1,1 @@
+"""From a batch to the views that networks see."""

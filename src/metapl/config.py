@@ -1,0 +1,102 @@
+"""Every setting of a run, as frozen dataclasses: defaults < preset < file < flags."""
+
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import tomli_w
+from annotated_types import Ge, MinLen
+
+from metapl.algorithms import METHODS
+from metapl.algorithms.supervised import Supervised
+from metapl.augment.views import Augmentation
+from metapl.data import SOURCES
+from metapl.data.dataset import SourceConfig
+from metapl.data.two_moons import TwoMoons
+from metapl.models import MODELS
+from metapl.models.mlp import MLP
+from metapl.schema import ConfigError, from_dict, to_dict, validate
+from metapl.types import MethodConfig, ModelConfig
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One phase of training. The weights that it ends with start the next one."""
+
+    method: MethodConfig = Supervised()
+    steps: Annotated[int, Ge(1)] = 1000
+    """Updates in this stage."""
+    labeled_batch: Annotated[int, Ge(1)] = 6
+    """Labelled examples in a batch."""
+    unlabeled_batch: Annotated[int, Ge(1)] = 64
+    """Unlabelled examples in a batch."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    seed: Annotated[int, Ge(0)] = 0
+    """Draws the data, the first weights, the batches and the labels."""
+    data: SourceConfig = TwoMoons()
+    model: ModelConfig = MLP()
+    augmentation: Augmentation = Augmentation()
+    stages: Annotated[tuple[Stage, ...], MinLen(1)] = (Stage(),)
+    log_every_steps: Annotated[int, Ge(1)] = 500
+    """Steps between two reports; metrics are means over them."""
+
+
+KINDS: dict[type, dict[str, type]] = {
+    base: {kind.name: kind for kind in table}
+    for base, table in ((SourceConfig, SOURCES), (ModelConfig, MODELS), (MethodConfig, METHODS))
+}
+
+
+def presets() -> dict[str, str]:
+    """Names of the presets, each with the first line of its header."""
+    files = (resources.files("metapl") / "presets").iterdir()
+    texts = {Path(f.name).stem: f.read_text("utf-8") for f in files if f.name.endswith(".toml")}
+    return {name: texts[name].splitlines()[0].lstrip("# ") for name in sorted(texts)}
+
+
+def load(preset_or_file: str) -> Config:
+    """Read a preset by its name, or a TOML file by its path; the file may name a preset to start from.
+
+    The file's key `preset` is the one key that is not a setting: it says whose values stand where the file is silent.
+    """
+    if preset_or_file in presets():
+        return parse(_preset_text(preset_or_file), preset_or_file)
+    path = Path(preset_or_file)
+    if not path.is_file():
+        raise ConfigError(f"{preset_or_file!r} is neither a preset ({', '.join(presets())}) nor a TOML file")
+    return parse(path.read_text("utf-8"), str(path))
+
+
+def parse(text: str, origin: str) -> Config:
+    """Turn TOML into a checked config; `origin` is named in errors."""
+    try:
+        values = tomllib.loads(text)
+        config = from_dict(Config, values, KINDS, base=_base(values.pop("preset", None)))
+        validate(config)
+    except (tomllib.TOMLDecodeError, ConfigError) as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    return config
+
+
+def dump(config: Config) -> str:
+    """Write TOML that `parse` reads to the same config."""
+    return tomli_w.dumps(to_dict(config))
+
+
+def _base(preset: Any) -> Config | None:
+    if preset is None:
+        return None
+    if preset not in presets():
+        raise ConfigError(f"preset takes one of {', '.join(presets())}, got {preset!r}")
+    return parse(_preset_text(preset), preset)
+
+
+def _preset_text(name: str) -> str:
+    return (resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8")

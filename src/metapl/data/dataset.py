@@ -1,0 +1,25 @@
+"""What a source gives: plain NumPy arrays, split into who is labelled, who is not, and who is asked at the end."""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Dataset(NamedTuple):
+    """Examples as they are stored; labels count from 0."""
+
+    labeled: NDArray[np.generic]  # [L, ...]
+    labels: NDArray[np.int32]  # [L]
+    unlabeled: NDArray[np.generic]  # [N, ...]
+    test: NDArray[np.generic]  # [M, ...]
+    test_labels: NDArray[np.int32]  # [M]
+    class_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SourceConfig:
+    """Base of every data source's settings; `name` is how files and flags call it."""
+
+    name: ClassVar[str]

@@ -1,0 +1,46 @@
+"""A keyed bijection of {0, …, n−1}, evaluated only where it is asked for.
+
+A Feistel network over Z_a × Z_b, with a·b just above n: each round adds to one half a hash of the other, which can be
+undone whatever the hash is. The few results beyond n are sent through again until they fall inside ("cycle walking"),
+which keeps it a bijection. Sorting n random keys at every step would cost far more than the step.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from metapl.types import Array
+
+ROUNDS = 6  # four are the theory's minimum (Luby and Rackoff, 1988); small n gain from two more
+
+
+def shuffled(words: Array, epochs: Array, positions: Array, total: int) -> Array:
+    """Where the order of each epoch puts each position: `words` [ROUNDS] uint32 are the key."""
+    rows = math.isqrt(total - 1) + 1  # a = ⌈√n⌉
+    columns = -(-total // rows)  # b = ⌈n / a⌉
+    round_keys = [_mix(word ^ _mix(epochs)) for word in words]
+
+    def once(index: Array) -> Array:
+        row, column = index // jnp.uint32(columns), index % jnp.uint32(columns)
+        for i, round_key in enumerate(round_keys):
+            if i % 2:
+                column = (column + _mix(row ^ round_key) % jnp.uint32(columns)) % jnp.uint32(columns)
+            else:
+                row = (row + _mix(column ^ round_key) % jnp.uint32(rows)) % jnp.uint32(rows)
+        return row * jnp.uint32(columns) + column
+
+    def outside(index: Array) -> Array:
+        return jnp.any(index >= total)
+
+    def again(index: Array) -> Array:
+        return jnp.where(index < total, index, once(index))
+
+    return jax.lax.while_loop(outside, again, once(positions)).astype(jnp.int32)
+
+
+def _mix(x: Array) -> Array:
+    """Scatter 32 bits: multiply by odd numbers and fold the high bits down, twice (lowbias32's constants)."""
+    x = (x ^ (x >> 16)) * jnp.uint32(0x7FEB352D)
+    x = (x ^ (x >> 15)) * jnp.uint32(0x846CA68B)
+    return x ^ (x >> 16)

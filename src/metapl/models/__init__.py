@@ -1,0 +1,37 @@
+"""The networks. A new one is one file here and one row in this table; the contract tests find it there."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from flax import linen as nn
+
+from metapl.models import mlp
+from metapl.types import Array, ModelConfig, Network, PyTree, Weights
+
+# settings -> build(settings, classes)
+MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
+    mlp.MLP: mlp.build,
+}
+
+
+def build(config: ModelConfig, classes: int) -> Network:
+    """Make the network that the settings are of, as two pure functions."""
+    module = MODELS[type(config)](config, classes)
+
+    def init(key: Array, inputs: Array) -> Weights:
+        variables = module.init({"params": key}, inputs, train=False)
+        return Weights(variables["params"], variables.get("batch_stats", {}))
+
+    def apply(
+        params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
+    ) -> tuple[Array, PyTree]:
+        variables = {"params": params, "batch_stats": stats}
+        if not train:
+            return module.apply(variables, inputs, train=False), stats  # type: ignore[return-value]
+        logits, changed = module.apply(
+            variables, inputs, train=True, rngs={} if key is None else {"dropout": key}, mutable=["batch_stats"]
+        )
+        return logits, changed.get("batch_stats", stats)
+
+    return Network(init, jax.named_call(apply, name=config.name))

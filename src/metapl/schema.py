@@ -1,0 +1,161 @@
+"""Plain dicts (TOML) to frozen dataclasses and back, with errors that name the field and what it takes.
+
+A field's type is what its annotation says; its range is said by `annotated_types` next to it:
+`temperature: Annotated[float, Gt(0)] = 1.0`. A class may add `check()` for what no single field can say;
+it raises ValueError.
+Where an annotation is a base class with several kinds (a method, a model), the key `name` chooses.
+"""
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import annotated_types as limits
+
+T = TypeVar("T")
+Kinds = Mapping[type, Mapping[str, type]]  # base class -> name -> dataclass
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be; its text is one sentence for the user."""
+
+
+def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, path: str = "") -> T:
+    """Build `cls` from nested dicts; what `values` leaves out comes from `base`, then from the defaults."""
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{path or 'the file'} takes a table of settings, got {_show(values)}")
+    values = dict(values)
+    cls, base = _choose_kind(cls, values, kinds, base, path)
+    hints = get_type_hints(cls)
+    fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in fields:
+            raise ConfigError(_unknown(_join(path, str(key)), key, fields))
+    read = {
+        key: _read(hints[key], value, kinds, getattr(base, key, None), _join(path, key))
+        for key, value in values.items()
+    }
+    return cls(**read) if base is None else dataclasses.replace(base, **read)  # type: ignore[type-var]
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Give back nested dicts that `from_dict` reads to the same value; None is left out, as TOML has none."""
+    out: dict[str, Any] = {"name": config.name} if hasattr(type(config), "name") else {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if value is not None:
+            out[field.name] = _plain(value)
+    return out
+
+
+def validate(config: Any, path: str = "") -> None:
+    """Check every range and every `check()` in the tree; raise ConfigError for the first that fails."""
+    hints = get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        where, value = _join(path, field.name), getattr(config, field.name)
+        for limit in _limits_of(hints[field.name]):
+            _check_limit(limit, value, where)
+        for place, child in _children(value, where):
+            validate(child, place)
+    if check := getattr(config, "check", None):
+        try:
+            check()
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}" if path else str(error)) from None
+
+
+def _choose_kind(cls: Any, values: dict[str, Any], kinds: Kinds, base: Any, path: str) -> Any:
+    """Resolve a base class by the `name` in the file; another kind than before starts from its defaults."""
+    if cls not in kinds:
+        return cls, base
+    name = values.pop("name", getattr(base, "name", None))
+    if name not in kinds[cls]:
+        raise ConfigError(f"{_join(path, 'name')} takes {_one_of(kinds[cls])}, got {_show(name)}")
+    chosen = kinds[cls][name]
+    return chosen, base if isinstance(base, chosen) else None
+
+
+def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:
+    """Read one value as `hint`: no silent conversions, but for an integer where a float is meant."""
+    if get_origin(hint) in (Union, UnionType):
+        hint = next(arg for arg in get_args(hint) if arg is not NoneType)
+    if dataclasses.is_dataclass(hint):
+        return from_dict(hint, value, kinds, base, path)  # type: ignore[arg-type]
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise ConfigError(f"{path} takes {_one_of(get_args(hint))}, got {_show(value)}")
+        return value
+    if get_origin(hint) is tuple:
+        if not isinstance(value, (list, tuple)):
+            raise ConfigError(f"{path} takes a list, got {_show(value)}")
+        inner = get_args(hint)[0]
+        return tuple(_read(inner, v, kinds, None, f"{path}.{i}") for i, v in enumerate(value))
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{path} takes {_NAMES.get(hint, hint.__name__)}, got {_show(value)}")
+    return value
+
+
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
+
+
+def _limits_of(hint: Any) -> Iterator[Any]:
+    if get_origin(hint) is Annotated:
+        for extra in hint.__metadata__:
+            yield from extra if isinstance(extra, limits.GroupedMetadata) else (extra,)
+
+
+def _check_limit(limit: Any, value: Any, path: str) -> None:
+    match limit:
+        case limits.Gt(gt=bound):
+            good, takes = value > bound, f"a number above {bound}"
+        case limits.Ge(ge=bound):
+            good, takes = value >= bound, f"a number of at least {bound}"
+        case limits.Lt(lt=bound):
+            good, takes = value < bound, f"a number below {bound}"
+        case limits.Le(le=bound):
+            good, takes = value <= bound, f"a number of at most {bound}"
+        case limits.MinLen(min_length=bound):
+            good, takes = len(value) >= bound, f"at least {bound} of them"
+        case _:
+            return
+    if isinstance(value, float) and not math.isfinite(value):
+        good, takes = False, "a finite number"
+    if not good:
+        raise ConfigError(f"{path} takes {takes}, got {_show(value)}")
+
+
+def _children(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if dataclasses.is_dataclass(value):
+        yield path, value
+    elif isinstance(value, tuple):
+        for i, item in enumerate(value):
+            yield from _children(item, f"{path}.{i}")
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return to_dict(value)
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _unknown(path: str, key: str, fields: set[str]) -> str:
+    close = difflib.get_close_matches(str(key), fields, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(fields))}"
+    return f"{path} is not a setting; {hint}"
+
+
+def _one_of(values: Any) -> str:
+    return "one of " + ", ".join(repr(v) for v in values)
+
+
+def _show(value: Any) -> str:
+    return "nothing" if value is None else repr(value)
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key

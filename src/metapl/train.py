@@ -1,0 +1,101 @@
+"""The one loop: for every stage, for every chunk of steps, `state, metrics = advance(state, …)`.
+
+Randomness is a function of (seed, stage, step), so no step depends on how the loop is cut into chunks. Several seeds
+train at once: the same steps under `vmap`, with a data set and a state for each seed along the leading axis.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from metapl import algorithms, data, models
+from metapl.augment import views
+from metapl.config import Config, Stage
+from metapl.data import loader
+from metapl.data.dataset import Dataset
+from metapl.types import Array, Metrics, Network, PyTree, Views, Weights
+
+Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
+
+
+class Trained(NamedTuple):
+    """What a run leaves behind; `weights` have a leading axis for the seeds."""
+
+    network: Network
+    weights: Weights
+    datasets: list[Dataset]
+
+
+def train(config: Config, seeds: Sequence[int], watch: Watch = lambda *_: None) -> Trained:
+    """Run all stages, for all seeds at once."""
+    datasets = [data.load(config.data, seed) for seed in seeds]
+    resident = jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, datasets))
+    network = models.build(config.model, len(datasets[0].class_names))
+    seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+
+    weights = None
+    for index, stage in enumerate(config.stages):
+        init, advance, predictor = stage_functions(config, stage, network)
+        keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
+        state = init(resident, keys, weights)
+        for first in range(0, stage.steps, config.log_every_steps):
+            last = min(first + config.log_every_steps, stage.steps)
+            state, metrics = advance(state, resident, keys, first, last)
+            watch(index, last, metrics)
+        weights = predictor(state)
+    assert weights is not None  # a config has at least one stage
+    return Trained(network, weights, datasets)
+
+
+def stage_functions(config: Config, stage: Stage, network: Network) -> tuple[Any, Any, Any]:
+    """Make a stage's `init(data, keys, weights)`, `advance(state, data, keys, first, last)` and predictor."""
+    algorithm = algorithms.build(stage.method, network, stage.steps)
+    augment = views.build(config.augmentation)
+
+    def views_at(data: loader.Resident, order_key: Array, view_key: Array, step: Array) -> Views:
+        batch = loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch)
+        return augment(batch, view_key)
+
+    def init(data: loader.Resident, key: Array, start: Weights | None) -> PyTree:
+        init_key, order_key, view_key = jax.random.split(key, 3)
+        return algorithm.init(init_key, views_at(data, order_key, view_key, jnp.uint32(0)), start)
+
+    def advance(state: PyTree, data: loader.Resident, key: Array, first: Array, last: Array) -> tuple[PyTree, Metrics]:
+        _, order_key, step_key = jax.random.split(key, 3)
+
+        def one_step(step: Array, state: PyTree) -> tuple[PyTree, Metrics]:
+            view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
+            return algorithm.step(state, views_at(data, order_key, view_key, step), method_key)
+
+        def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
+            state, metrics = one_step(step, carry[0])
+            return state, jax.tree.map(jnp.add, carry[1], metrics)
+
+        _, metrics = jax.eval_shape(one_step, first, state)
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
+        state, totals = jax.lax.fori_loop(first, last, sum_up, (state, zeros))
+        return state, jax.tree.map(lambda total: total / (last - first), totals)
+
+    return (
+        jax.jit(over_seeds(init, shared=0)),
+        jax.jit(over_seeds(advance, shared=2), donate_argnums=0),
+        algorithm.predictor,
+    )
+
+
+def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., PyTree]:
+    """Map over the leading axis of all arguments but the last `shared`.
+
+    One seed goes without `vmap`, under which convolutions become grouped ones and slow.
+    """
+
+    def mapped(*args: PyTree) -> PyTree:
+        own, common = args[: len(args) - shared], args[len(args) - shared :]
+        if len(jax.tree.leaves(own)[0]) > 1:
+            return jax.vmap(lambda *own: function(*own, *common))(*own)
+        result = function(*jax.tree.map(lambda leaf: leaf[0], own), *common)
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return mapped

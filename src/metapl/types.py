@@ -1,0 +1,95 @@
+"""The nouns that every room of the house shares.
+
+The way of the data: a source gives arrays, a split says who is labelled, the loader gives a `Batch`,
+augmentation gives `Views` of it, and an `Algorithm` turns (state, views, key) into the next state.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import jax
+
+Array = jax.Array
+PyTree = Any
+Metrics = dict[str, Array]
+
+
+class Batch(NamedTuple):
+    """What the loader gives at one step: examples as they are stored."""
+
+    labeled: Array  # [B, ...]
+    labels: Array  # [B] int32
+    unlabeled: Array  # [U, ...]
+
+
+class Views(NamedTuple):
+    """What an algorithm sees of a batch: examples as networks take them."""
+
+    labeled: Array  # [B, ...] float
+    labels: Array  # [B] int32
+    weak: Array  # [U, ...] float, the unlabeled examples, (almost) as they are
+    strong: Array  # [U, ...] float, the same examples, distorted
+
+
+class Weights(NamedTuple):
+    """All that a network needs to predict."""
+
+    params: PyTree  # what gradients move
+    stats: PyTree  # what forward passes move: batch-norm averages; empty without them
+
+
+class Learner(NamedTuple):
+    """A network in training."""
+
+    params: PyTree
+    stats: PyTree
+    opt_state: PyTree
+
+    @property
+    def weights(self) -> Weights:
+        """What stays when training is over."""
+        return Weights(self.params, self.stats)
+
+
+class Apply(Protocol):
+    """A forward pass: logits, and the statistics after it."""
+
+    def __call__(
+        self, params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
+    ) -> tuple[Array, PyTree]:
+        """In training mode, `key` draws the dropout masks and the statistics move."""
+
+
+class Network(NamedTuple):
+    """A model as two pure functions."""
+
+    init: Callable[[Array, Array], Weights]  # (key, inputs) -> weights
+    apply: Apply
+
+
+class Algorithm(NamedTuple):
+    """A method as three pure functions. The loop knows nothing else about it.
+
+    `init(key, views, start)` makes the first state; `start` holds the weights that the stage before
+    handed on (a trained teacher, a student to finetune), or None.
+    `step(state, views, key)` does one step. `predictor(state)` says which weights are evaluated.
+    """
+
+    init: Callable[[Array, Views, Weights | None], PyTree]
+    step: Callable[[PyTree, Views, Array], tuple[PyTree, Metrics]]
+    predictor: Callable[[PyTree], Weights]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Base of every model's settings; `name` is how files and flags call it."""
+
+    name: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """Base of every method's settings; `name` is how files and flags call it."""
+
+    name: ClassVar[str]
