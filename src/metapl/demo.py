@@ -59,7 +59,7 @@ def run(demo: Demo, out: Path, console: Console) -> None:
     """Train every method on every data set, print the table, write the files into the empty folder `out`."""
     outcomes = {name: _compare_one(name, demo, console) for name in METHODS}
     summary = summarize(outcomes)
-    console.print(table(summary))
+    console.print(results_table(summary), differences_table(summary))
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     _write_accuracies(out / "accuracies.csv", outcomes, demo)
     panels = {METHODS[name][0]: (outcome.trained, outcome.accuracies[0]) for name, outcome in outcomes.items()}
@@ -98,31 +98,30 @@ def summarize(outcomes: dict[str, Outcome]) -> dict[str, Any]:
     }
 
 
-def table(summary: dict[str, Any]) -> Table:
-    """What the terminal shows of the summary."""
-    rows = Table(title=f"TwoMoon, {summary['supervised']['datasets']} data sets, 6 labels each")
-    rows.add_column("method")
-    for column in (f"success (≥ {SUCCESS:.0%})", "mean accuracy", "against", "paired difference", "better/worse", "s"):
-        rows.add_column(column, justify="left" if column == "against" else "right")
+def results_table(summary: dict[str, Any]) -> Table:
+    """How good each method is."""
+    datasets = next(iter(summary.values()))["datasets"]
+    table = Table("method", title=f"TwoMoon, {datasets} data sets, six labels each")
+    for column in (f"success (≥ {SUCCESS:.0%})", "mean accuracy", "steps", "seconds"):
+        table.add_column(column, justify="right")
     for entry in summary.values():
-        paired = list(entry["paired"].items()) or [("", None)]
-        for i, (other, difference) in enumerate(paired):
-            first = (entry["title"], f"{entry['success_rate']:.0%}", f"{entry['mean_accuracy']:.2%}")
-            last = f"{entry['seconds']:.1f}"
-            rows.add_row(
-                *(first if i == 0 else ("", "", "")), *_difference_cells(other, difference), last if i == 0 else ""
-            )
-    return rows
+        accuracy = f"{entry['mean_accuracy']:.1%} ± {entry['std_accuracy']:.1%}"
+        cells = (f"{entry['success_rate']:.0%}", accuracy, f"{entry['steps']:,}", f"{entry['seconds']:.1f}")
+        table.add_row(entry["title"], *cells)
+    return table
 
 
-def _difference_cells(other: str, difference: dict[str, Any] | None) -> tuple[str, str, str]:
-    if difference is None:
-        return "–", "", ""
-    return (
-        METHODS[other][0],
-        f"{difference['mean']:+.2%} [{difference['low']:+.2%}, {difference['high']:+.2%}]",
-        f"{difference['better']}/{difference['worse']}",
-    )
+def differences_table(summary: dict[str, Any]) -> Table:
+    """How each method differs from its controls, on the same data sets and seeds."""
+    table = Table("method", "against", title="Paired differences of accuracy, with 95 % intervals")
+    for column in ("mean [interval], points", "better/worse on"):
+        table.add_column(column, justify="right")
+    for entry in summary.values():
+        for other, pair in entry["paired"].items():
+            mean, low, high = (f"{100 * pair[key]:+.1f}" for key in ("mean", "low", "high"))
+            row = (summary[other]["title"], f"{mean} [{low}, {high}]", f"{pair['better']}/{pair['worse']}")
+            table.add_row(entry["title"], *row)
+    return table
 
 
 def _write_accuracies(path: Path, outcomes: dict[str, Outcome], demo: Demo) -> None:

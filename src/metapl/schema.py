@@ -24,21 +24,19 @@ class ConfigError(ValueError):
 
 
 def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, path: str = "") -> T:
-    """Build `cls` from nested dicts; what `values` leaves out comes from `base`, then from the defaults."""
+    """Build `cls` from nested dicts; what `values` leaves out is as in `base`, or else as in the defaults."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path or 'the file'} takes a table of settings, got {_show(values)}")
     values = dict(values)
-    cls, base = _choose_kind(cls, values, kinds, base, path)
+    base = _choose_base(cls, values, kinds, base, path)
+    cls = type(base)
     hints = get_type_hints(cls)
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
             raise ConfigError(_unknown(_join(path, str(key)), key, fields))
-    read = {
-        key: _read(hints[key], value, kinds, getattr(base, key, None), _join(path, key))
-        for key, value in values.items()
-    }
-    return cls(**read) if base is None else dataclasses.replace(base, **read)  # type: ignore[type-var]
+    read = {key: _read(hints[key], value, kinds, getattr(base, key), _join(path, key)) for key, value in values.items()}
+    return dataclasses.replace(base, **read)  # type: ignore[type-var]
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -67,15 +65,15 @@ def validate(config: Any, path: str = "") -> None:
             raise ConfigError(f"{path}: {error}" if path else str(error)) from None
 
 
-def _choose_kind(cls: Any, values: dict[str, Any], kinds: Kinds, base: Any, path: str) -> Any:
-    """Resolve a base class by the `name` in the file; another kind than before starts from its defaults."""
+def _choose_base(cls: type[T], values: dict[str, Any], kinds: Kinds, base: T | None, path: str) -> T:
+    """Where several kinds can stand, `name` in the file chooses; another kind than before starts from its defaults."""
     if cls not in kinds:
-        return cls, base
+        return cls() if base is None else base
     name = values.pop("name", getattr(base, "name", None))
     if name not in kinds[cls]:
         raise ConfigError(f"{_join(path, 'name')} takes {_one_of(kinds[cls])}, got {_show(name)}")
-    chosen = kinds[cls][name]
-    return chosen, base if isinstance(base, chosen) else None
+    chosen: type[T] = kinds[cls][name]
+    return base if isinstance(base, chosen) else chosen()
 
 
 def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:

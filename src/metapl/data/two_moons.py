@@ -26,6 +26,8 @@ class TwoMoons(SourceConfig):
     """How many of them carry their label."""
     noise: Annotated[float, Ge(0)] = 0.1
     """Standard deviation of the Gaussian noise on each coordinate; the moons have radius 1."""
+    standardize: bool = False
+    """Shift and scale each coordinate to mean 0 and standard deviation 1."""
 
     def check(self) -> None:
         """Say what no single field can."""
@@ -41,6 +43,8 @@ def load(config: TwoMoons, seed: int) -> Dataset:
     draw = np.random.RandomState(seed)
     sizes = (config.points_per_class, config.points_per_class)
     points, classes = make_moons(sizes, noise=config.noise, random_state=draw)
+    if config.standardize:
+        points = (points - points.mean(0)) / points.std(0)
     chosen = np.concatenate([draw.choice(np.flatnonzero(classes == c), config.labels_per_class, False) for c in (0, 1)])
     rest = np.setdiff1d(np.arange(len(points)), chosen)
     points, labels = points.astype(np.float32), classes.astype(np.int32)

@@ -1,0 +1,5 @@
+"""`python -m metapl` is `metapl`."""
+
+from metapl.cli import main
+
+main()

@@ -1,0 +1,91 @@
+"""What every method must do, whichever it is: a new row in the table is tested by itself."""
+
+import ast
+import inspect
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metapl import algorithms, models
+from metapl.algorithms.losses import cross_entropy
+from metapl.models.mlp import MLP
+from metapl.types import Views
+
+METHODS = sorted(algorithms.METHODS, key=lambda kind: kind.name)
+pytestmark = pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
+
+
+@pytest.fixture
+def network():
+    return models.build(MLP(hidden=(8,), init_range=0.5), classes=2)
+
+
+@pytest.fixture
+def views() -> Views:
+    """Two blobs that a line separates."""
+    keys = jax.random.split(jax.random.key(3), 3)
+    labels = jnp.arange(8, dtype=jnp.int32) % 2
+    others = jnp.arange(32, dtype=jnp.int32) % 2
+    x_l = 3.0 * (2 * labels[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[0], (8, 2))
+    x_u = 3.0 * (2 * others[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[1], (32, 2))
+    return Views(x_l, labels, x_u, x_u + 0.1 * jax.random.normal(keys[2], x_u.shape))
+
+
+def begin(kind, network, views):
+    algorithm = algorithms.build(kind(), network, 100)
+    good_teacher = network.init(jax.random.key(7), views.weak)
+    loss = jax.grad(
+        lambda params: cross_entropy(views.labels, network.apply(params, {}, views.labeled, train=False)[0])
+    )
+    for _ in range(50):
+        good_teacher = good_teacher._replace(
+            params=jax.tree.map(lambda p, g: p - 0.5 * g, good_teacher.params, loss(good_teacher.params))
+        )
+    return algorithm, algorithm.init(jax.random.key(0), views, good_teacher)
+
+
+def test_a_step_keeps_the_states_shape_and_gives_finite_numbers(kind, network, views):
+    algorithm, state = begin(kind, network, views)
+    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    jax.tree.map(lambda a, b: np.testing.assert_equal((a.shape, a.dtype), (b.shape, b.dtype)), after, state)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, metrics)))
+    assert metrics
+    assert all(value.shape == () for value in metrics.values())
+
+
+def test_the_same_key_gives_the_same_bits(kind, network, views):
+    algorithm, state = begin(kind, network, views)
+    step = jax.jit(algorithm.step)
+    one, two = (step(state, views, jax.random.key(1)) for _ in range(2))
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
+def test_jit_and_vmap_change_nothing_but_rounding(kind, network, views):
+    algorithm, state = begin(kind, network, views)
+    plain = algorithm.step(state, views, jax.random.key(1))
+    jitted = jax.jit(algorithm.step)(state, views, jax.random.key(1))
+    twice = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (state, views))
+    mapped = jax.vmap(algorithm.step)(*twice, jnp.stack([jax.random.key(1)] * 2))
+    for other in (jitted, jax.tree.map(lambda leaf: leaf[1], mapped)):
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), plain, other)
+
+
+def test_it_learns_to_tell_two_blobs_apart(kind, network, views):
+    algorithm, state = begin(kind, network, views)
+    step = jax.jit(algorithm.step)
+    for i in range(300):
+        state, _ = step(state, views, jax.random.key(i))
+    weights = algorithm.predictor(state)
+    guesses = network.apply(weights.params, weights.stats, views.labeled, train=False)[0].argmax(-1)
+    assert np.mean(guesses == views.labels) == 1.0
+
+
+def test_its_settings_say_what_each_field_does(kind):
+    body = ast.parse(inspect.getsource(inspect.getmodule(kind))).body
+    settings = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == kind.__name__)
+    for field, after in zip(settings.body, [*settings.body[1:], None], strict=True):
+        simple = isinstance(field, ast.AnnAssign) and ast.unparse(field.annotation).startswith(("Annotated", "Literal"))
+        assert not simple or isinstance(after, ast.Expr), f"{kind.__name__}.{field.target.id} has no docstring"

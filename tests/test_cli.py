@@ -1,0 +1,107 @@
+"""The command line as a new user meets it."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from metapl import cli
+from metapl import config as configs
+
+
+def run(capsys, *args: str) -> tuple[int, str, str]:
+    """Exit code, output and error output of one call."""
+    code = 0
+    try:
+        cli.main(args)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize("args", [(), ("--help",), ("-h",)])
+def test_help_names_every_verb_with_a_sentence(capsys, args):
+    code, out, _ = run(capsys, *args)
+    assert code == 0
+    for verb, function in cli.VERBS.items():
+        assert f"  {verb} " in out
+        assert function.__doc__.splitlines()[0].split(":")[0] in " ".join(out.split())
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verbs_help_teaches(capsys, verb):
+    code, out, _ = run(capsys, verb, "--help")
+    assert code == 0
+    assert f"usage: metapl {verb}" in out
+    assert "Examples:" in out
+    assert "--out" in out
+
+
+def test_a_presets_help_lists_its_settings_with_their_values(capsys):
+    code, out, _ = run(capsys, "train", "two_moons_uda", "--help")
+    assert code == 0
+    for flag in ("--seed", "--augmentation.jitter", "--stages.0.method.consistency.temperature", "--out"):
+        assert flag in out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, train"),
+        (["demo", "--dataset", "3"], "--dataset"),
+        (["demo", "--datasets", "many"], "datasets"),
+        (["demo", "--datasets", "0"], "datasets takes a number of at least 1, got 0"),
+        (["demo", "--steps", "-5"], "steps takes a number of at least 0, got -5"),
+        (["train"], "train needs a preset or a TOML file first; the presets are two_moons_"),
+        (["train", "nowhere.toml"], "is neither a preset"),
+        (["train", "two_moons_mpl", "--data.noise", "-1"], "data.noise takes a number of at least 0, got -1.0"),
+        (["train", "two_moons_mpl", "--stages.0.method.feedback.estimator", "dott"], "dott"),
+        (["train", "two_moons_mpl", "--stages.0.method.labels", "x"], "labels"),
+    ],
+)
+def test_a_mistake_ends_with_a_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, args, words):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *args)
+    assert code == 2
+    assert words in " ".join(err.split())
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())  # nothing is left behind
+
+
+def test_an_occupied_folder_is_left_alone(capsys, tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    for verb in (["demo"], ["train", "two_moons_mpl"]):
+        code, _, err = run(capsys, *verb, "--out", str(tmp_path))
+        assert code == 2
+        assert "is not empty" in " ".join(err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_train_writes_the_settings_it_used_and_the_result(tmp_path):
+    """In a process of its own, as a user starts it; flags win over the file, the file over its preset."""
+    (tmp_path / "my.toml").write_text('preset = "two_moons_mpl"\nseed = 3\n[data]\nnoise = 0.05\n')
+    flags = ["--seed", "4", "--stages.0.steps", "30", "--out", "run"]
+    command = [sys.executable, "-m", "metapl", "train", "my.toml", *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    config = configs.parse((tmp_path / "run" / "config.toml").read_text(), "run")
+    assert (config.seed, config.data.noise, config.stages[0].steps) == (4, 0.05, 30)
+    assert tomllib.loads((tmp_path / "run" / "config.toml").read_text())["stages"][0]["method"]["name"] == "mpl"
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["steps"] == 30
+    assert 0.4 < result["accuracy"] <= 1
+    assert "accuracy" in done.stdout
+
+
+def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("metapl.runtime.start", lambda: None)
+    seen = []
+    monkeypatch.setattr("metapl.run.run", lambda config, out, console: (out / "x").touch() or seen.append(out))
+    for _ in range(2):
+        assert run(capsys, "train", "two_moons_mpl")[0] == 0
+    assert seen == [Path("runs/two_moons_mpl"), Path("runs/two_moons_mpl-2")]

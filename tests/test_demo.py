@@ -1,0 +1,71 @@
+"""The TwoMoon comparison, small."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from metapl import demo
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    out = tmp_path_factory.mktemp("demo")
+    with (out / "screen.txt").open("w") as screen:
+        demo.run(demo.Demo(datasets=3, seed=7, steps=20), out, Console(file=screen))
+    return out
+
+
+def test_the_summary_says_what_it_must(folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    assert set(summary) == set(demo.METHODS)
+    for name, entry in summary.items():
+        assert {"success_rate", "mean_accuracy", "datasets", "steps", "seconds"} <= set(entry)
+        assert entry["datasets"] == 3
+        assert entry["steps"] == (40 if name == "pseudo_labels" else 20)
+        assert 0 <= entry["success_rate"] <= 1
+
+
+def test_the_summary_is_of_the_accuracies_in_the_table(folder):
+    summary = json.loads((folder / "summary.json").read_text())
+    rows = list(csv.DictReader((folder / "accuracies.csv").read_text().splitlines()))
+    assert [row["seed"] for row in rows] == ["7", "8", "9"]
+    for name, entry in summary.items():
+        accuracies = np.array([float(row[name]) for row in rows])
+        assert entry["mean_accuracy"] == pytest.approx(accuracies.mean())
+        assert entry["success_rate"] == np.mean(accuracies >= 0.99)
+        for other, difference in entry["paired"].items():
+            theirs = np.array([float(row[other]) for row in rows])
+            assert difference["mean"] == pytest.approx((accuracies - theirs).mean())
+
+
+def test_there_is_a_picture_with_a_panel_for_each_method(folder):
+    from PIL import Image
+
+    with Image.open(folder / "two_moons.png") as picture:
+        assert picture.size[0] > 1200
+        assert len(picture.convert("RGB").getcolors(10**6)) > 50
+
+
+def test_the_screen_shows_every_method_and_that_work_went_on(folder):
+    screen = (folder / "screen.txt").read_text()
+    for title, _ in demo.METHODS.values():
+        assert title in screen
+    assert "20 of 20 steps" in screen
+
+
+def test_methods_are_compared_on_the_same_data(folder):
+    """The control of MPL is MPL with one setting changed."""
+    from metapl import config as configs
+
+    for name in ("mpl", "mpl_uda"):
+        ours, control = (
+            configs.to_dict(configs.load(f"two_moons_{name}")),
+            configs.to_dict(configs.load(f"two_moons_{name}_none")),
+        )
+        assert ours["stages"][-1]["method"].pop("feedback") != control["stages"][-1]["method"].pop("feedback")
+        assert ours == control
+    data = {json.dumps(configs.to_dict(configs.load(f"two_moons_{name}"))["data"]) for name in demo.METHODS}
+    assert len(data) == 1

@@ -1,0 +1,93 @@
+"""Settings: what is read, what is refused, and in which words."""
+
+import dataclasses
+
+import pytest
+
+from metapl import config as configs
+from metapl.config import Config
+from metapl.schema import ConfigError, from_dict, to_dict, validate
+
+
+def parse(text: str) -> Config:
+    return configs.parse(text, "my.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sed = 1", "my.toml: sed is not a setting; did you mean 'seed'?"),
+        ("zebra = 1", "zebra is not a setting; there are: augmentation, data"),
+        ("seed = 1.5", "seed takes a whole number, got 1.5"),
+        ("seed = true", "seed takes a whole number, got True"),
+        ('seed = "1"', "seed takes a whole number, got '1'"),
+        ("seed = -1", "seed takes a number of at least 0, got -1"),
+        ("data = 3", "data takes a table of settings, got 3"),
+        ('[data]\nname = "three_moons"', "data.name takes one of 'two_moons', got 'three_moons'"),
+        ("[data]\nnoise = nan", "data.noise takes a finite number, got nan"),
+        ("[data]\nlabels_per_class = 1000", "data: labels_per_class (1000) must be fewer than points_per_class"),
+        ("[model]\nhidden = 8", "model.hidden takes a list, got 8"),
+        ("[model]\nhidden = []", "model.hidden takes at least 1 of them, got ()"),
+        ('[model]\nhidden = [8, "8"]', "model.hidden.1 takes a whole number, got '8'"),
+        ("stages = []", "stages takes at least 1 of them"),
+        ("[[stages]]\nsteps = 0", "stages.0.steps takes a number of at least 1, got 0"),
+        ('[[stages]]\nmethod.name = "mpi"', "stages.0.method.name takes one of 'supervised', 'pseudo_labels'"),
+        (
+            '[[stages]]\n[[stages]]\nmethod = {name = "mpl", labels = "firm"}',
+            "stages.1.method.labels takes one of 'hard'",
+        ),
+        (
+            "[[stages]]\nmethod.optimizer.nesterov = true",
+            "stages.0.method.optimizer: nesterov needs a momentum above 0",
+        ),
+        (
+            '[[stages]]\nmethod = {name = "mpl", labels = "soft"}',
+            "stages.0.method: feedback.estimator 'cosine' is right",
+        ),
+        ('preset = "nope"', "preset takes one of two_moons_"),
+        ("seed = ", "my.toml: Invalid value"),
+    ],
+)
+def test_a_bad_setting_gets_a_sentence_that_names_it(text, words):
+    with pytest.raises(ConfigError) as error:
+        parse(text)
+    assert words in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_whole_number_is_welcome_where_a_number_is_meant():
+    assert parse("[data]\nnoise = 0").data.noise == 0.0
+    assert isinstance(parse("[data]\nnoise = 0").data.noise, float)
+
+
+def test_defaults_then_preset_then_file():
+    preset = configs.load("two_moons_uda")
+    assert preset.augmentation != Config().augmentation  # the preset wins over the defaults
+    changed = parse('preset = "two_moons_uda"\nseed = 5\n[data]\nnoise = 0.2')
+    assert changed.augmentation == preset.augmentation  # what the file leaves alone is the preset's
+    assert (changed.seed, changed.data.noise) == (5, 0.2)  # and the file wins where it speaks
+    assert dataclasses.replace(changed, seed=0, data=preset.data) == preset
+
+
+def test_another_kind_starts_from_its_own_defaults():
+    base = Config()
+    changed = from_dict(Config, {"stages": [{"method": {"name": "mpl"}}]}, configs.KINDS, base)
+    assert changed.stages[0].method == configs.KINDS[configs.MethodConfig]["mpl"]()
+
+
+@pytest.mark.parametrize("name", configs.presets())
+def test_every_preset_is_read_checked_and_written_back_the_same(name):
+    config = configs.load(name)
+    validate(config)
+    assert parse(configs.dump(config)) == config
+    assert to_dict(config)["stages"][0]["method"]["name"]
+
+
+def test_every_preset_has_a_header_that_says_what_it_is():
+    for name, first_line in configs.presets().items():
+        assert len(first_line) > 20, name
+
+
+def test_a_missing_file_is_named_with_the_presets():
+    with pytest.raises(ConfigError, match=r"'nowhere.toml' is neither a preset \(.*two_moons_mpl.* nor a TOML file"):
+        configs.load("nowhere.toml")

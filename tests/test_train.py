@@ -1,0 +1,76 @@
+"""The one loop: the same seed gives the same numbers, however the work is cut."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from metapl import config as configs
+from metapl import evaluate
+from metapl.config import Config
+from metapl.train import train
+
+
+def small(name: str, **changes) -> Config:
+    config = configs.load(name)
+    stages = tuple(dataclasses.replace(stage, steps=40) for stage in config.stages)
+    return dataclasses.replace(config, stages=stages, **changes)
+
+
+@pytest.fixture(scope="module")
+def three_seeds():
+    return train(small("two_moons_mpl_uda", log_every_steps=40), seeds=[4, 5, 6])
+
+
+def assert_same(one, two, **tolerance):
+    compare = np.testing.assert_allclose if tolerance else np.testing.assert_array_equal
+    jax.tree.map(lambda a, b: compare(a, b, **tolerance), one, two)
+
+
+def test_the_same_seed_gives_the_same_bits(three_seeds):
+    assert_same(train(small("two_moons_mpl_uda", log_every_steps=40), seeds=[4, 5, 6]).weights, three_seeds.weights)
+
+
+def test_how_the_loop_is_cut_changes_nothing(three_seeds):
+    seen = []
+    cut = train(
+        small("two_moons_mpl_uda", log_every_steps=15),
+        seeds=[4, 5, 6],
+        watch=lambda stage, done, metrics: seen.append((stage, done, sorted(metrics))),
+    )
+    assert_same(cut.weights, three_seeds.weights)
+    assert [(stage, done) for stage, done, _ in seen] == [(0, 15), (0, 30), (0, 40)]
+    assert {"feedback", "student_loss", "teacher_loss"} <= set(seen[0][2])
+
+
+def test_a_seed_does_not_feel_its_neighbours(three_seeds):
+    alone = train(small("two_moons_mpl_uda"), seeds=[5])
+    assert_same(alone.weights, jax.tree.map(lambda leaf: leaf[1:2], three_seeds.weights), rtol=2e-4, atol=2e-5)
+
+
+def test_seeds_differ(three_seeds):
+    kernel = three_seeds.weights.params["Dense_0"]["kernel"]
+    assert not np.allclose(kernel[0], kernel[1], atol=1e-3)
+
+
+def test_a_stage_hands_its_weights_to_the_next():
+    """With a student that takes no step to speak of, Pseudo Labels' teacher is what the supervised stage trained."""
+    supervised = train(small("two_moons_supervised"), seeds=[4])
+    config = small("two_moons_pseudo_labels")
+    stages = (small("two_moons_supervised").stages[0], small("two_moons_supervised").stages[0])
+    twice = train(dataclasses.replace(config, stages=stages), seeds=[4])
+    once_more = np.asarray(twice.weights.params["Dense_2"]["bias"])
+    assert not np.array_equal(once_more, supervised.weights.params["Dense_2"]["bias"])  # it went on training
+    assert np.abs(once_more - supervised.weights.params["Dense_2"]["bias"]).max() < 0.1  # from there, not afresh
+
+
+def test_accuracy_counts_right_answers():
+    trained = train(small("two_moons_supervised"), seeds=[4, 5])
+    inputs = np.stack([dataset.test for dataset in trained.datasets])
+    labels = np.stack([dataset.test_labels for dataset in trained.datasets])
+    for i, accuracy in enumerate(evaluate.accuracies(trained)):
+        weights = jax.tree.map(lambda leaf, i=i: leaf[i], trained.weights)
+        logits, _ = trained.network.apply(weights.params, weights.stats, inputs[i], train=False)
+        right = sum(int(np.argmax(row)) == label for row, label in zip(np.asarray(logits), labels[i], strict=True))
+        assert accuracy == right / 2000
