@@ -56,6 +56,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         (["demo", "--datasets", "many"], "datasets"),
         (["demo", "--datasets", "0"], "datasets takes a number of at least 1, got 0"),
         (["demo", "--steps", "-5"], "steps takes a number of at least 0, got -5"),
+        (["train", "two_moons_mpl", "--seeds", "0"], "seeds takes a number of at least 1, got 0"),
         (["train"], "train needs a preset or a TOML file first; the presets are two_moons_"),
         (["train", "nowhere.toml"], "is neither a preset"),
         (["train", "two_moons_mpl", "--data.noise", "-1"], "data.noise takes a number of at least 0, got -1.0"),
@@ -84,7 +85,7 @@ def test_an_occupied_folder_is_left_alone(capsys, tmp_path):
 def test_train_writes_the_settings_it_used_and_the_result(tmp_path):
     """In a process of its own, as a user starts it; flags win over the file, the file over its preset."""
     (tmp_path / "my.toml").write_text('preset = "two_moons_mpl"\nseed = 3\n[data]\nnoise = 0.05\n')
-    flags = ["--seed", "4", "--stages.0.steps", "30", "--out", "run"]
+    flags = ["--seed", "4", "--seeds", "2", "--stages.0.steps", "30", "--out", "run"]
     command = [sys.executable, "-m", "metapl", "train", "my.toml", *flags]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
@@ -93,7 +94,8 @@ def test_train_writes_the_settings_it_used_and_the_result(tmp_path):
     assert tomllib.loads((tmp_path / "run" / "config.toml").read_text())["stages"][0]["method"]["name"] == "mpl"
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["steps"] == 30
-    assert 0.4 < result["accuracy"] <= 1
+    assert list(result["accuracies"]) == ["4", "5"]
+    assert result["accuracy"] == pytest.approx(sum(result["accuracies"].values()) / 2)
     assert "accuracy" in done.stdout
 
 
@@ -101,7 +103,7 @@ def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("metapl.runtime.start", lambda: None)
     seen = []
-    monkeypatch.setattr("metapl.run.run", lambda config, out, console: (out / "x").touch() or seen.append(out))
+    monkeypatch.setattr("metapl.run.run", lambda config, seeds, out, console: (out / "x").touch() or seen.append(out))
     for _ in range(2):
         assert run(capsys, "train", "two_moons_mpl")[0] == 0
     assert seen == [Path("runs/two_moons_mpl"), Path("runs/two_moons_mpl-2")]

@@ -60,7 +60,7 @@ def test_methods_are_compared_on_the_same_data(folder):
     """The control of MPL is MPL with one setting changed."""
     from metapl import config as configs
 
-    for name in ("mpl", "mpl_uda"):
+    for name in ("mpl", "mpl_uda", "mpl_uda_sharp"):
         ours, control = (
             configs.to_dict(configs.load(f"two_moons_{name}")),
             configs.to_dict(configs.load(f"two_moons_{name}_none")),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import tyro
+from annotated_types import Ge
 from rich.console import Console
 
 import metapl
@@ -41,9 +42,9 @@ def demo(args: Sequence[str]) -> None:
         """Folder for the results: new or empty. Default: runs/demo, or the next free name after it."""
 
     flags = _parse(Flags, "demo", args, Flags())
-    validate(flags.demo)
+    validate(flags)
     out = claim(flags.out or next_free(Path("runs/demo")))
-    runtime.start()
+    runtime.start(quick_compile=True)
     console = Console()
     verb.run(flags.demo, out, console)
     console.print(f"Wrote {out}/summary.json, accuracies.csv and two_moons.png", highlight=False)
@@ -61,7 +62,7 @@ def train(args: Sequence[str]) -> None:
 
       metapl train two_moons_mpl --help     lists the settings, with the preset's values
 
-      metapl train two_moons_mpl --stages.0.method.feedback.estimator per_example --seed 3
+      metapl train two_moons_mpl_uda --stages.0.method.consistency.temperature 0.7 --seeds 20
     """
     from metapl import config as configs
 
@@ -73,15 +74,17 @@ def train(args: Sequence[str]) -> None:
     @dataclass(frozen=True)
     class Flags:
         config: Annotated[configs.Config, tyro.conf.arg(name="")]
+        seeds: Annotated[int, Ge(1)] = 1
+        """How many runs: with seed, seed + 1, and so on, all at once."""
         out: Path | None = None
         """Folder of the run: new or empty. Default: runs/NAME, or the next free name after it."""
 
     loaded = configs.load(args[0])
     flags = _parse(Flags, f"train {args[0]}", args[1:], Flags(loaded))
-    validate(flags.config)
+    validate(flags)
     out = claim(flags.out or next_free(Path("runs") / Path(args[0]).stem))
     runtime.start()
-    run.run(flags.config, out, Console())
+    run.run(flags.config, flags.seeds, out, Console())
 
 
 def _train_help(wanted: bool) -> None:

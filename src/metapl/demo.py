@@ -3,7 +3,9 @@
 import csv
 import dataclasses
 import json
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +16,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from metapl import evaluate, runlog, statistics
+from metapl import evaluate, runlog, runtime, statistics
 from metapl.config import Config, load
 from metapl.report import two_moons
 from metapl.train import Trained, train
+from metapl.types import Metrics
 
 SUCCESS = 0.99  # share of the 2,000 points that a run must get right to count as a success
 
@@ -25,11 +28,14 @@ SUCCESS = 0.99  # share of the 2,000 points that a run must get right to count a
 METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "supervised": ("Supervised", ()),
     "pseudo_labels": ("Pseudo Labels", ("supervised",)),
-    "mpl_none": ("MPL, feedback none", ("supervised",)),
+    "mpl_none": ("MPL, no feedback", ()),
     "mpl": ("MPL", ("supervised", "pseudo_labels", "mpl_none")),
     "uda": ("UDA", ("supervised",)),
-    "mpl_uda_none": ("MPL+UDA, feedback none", ("uda",)),
+    "mpl_uda_none": ("MPL+UDA, no feedback", ()),
     "mpl_uda": ("MPL+UDA", ("uda", "mpl_uda_none")),
+    "uda_sharp": ("UDA too sharp", ("uda",)),
+    "mpl_uda_sharp_none": ("MPL+UDA too sharp, no feedback", ()),
+    "mpl_uda_sharp": ("MPL+UDA too sharp", ("uda_sharp", "mpl_uda_sharp_none")),
 }
 
 
@@ -56,8 +62,8 @@ class Outcome:
 
 
 def run(demo: Demo, out: Path, console: Console) -> None:
-    """Train every method on every data set, print the table, write the files into the empty folder `out`."""
-    outcomes = {name: _compare_one(name, demo, console) for name in METHODS}
+    """Train every method on every data set, print the tables, write the files into the empty folder `out`."""
+    outcomes = _compare(demo, console)
     summary = summarize(outcomes)
     console.print(results_table(summary), differences_table(summary))
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
@@ -66,16 +72,38 @@ def run(demo: Demo, out: Path, console: Console) -> None:
     two_moons.draw(panels, out / "two_moons.png")
 
 
-def _compare_one(name: str, demo: Demo, console: Console) -> Outcome:
+def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
+    """Train the methods, as many at once as there are cores: steps this small keep no more than one core busy."""
+    stop = threading.Event()
+    with runlog.progress(console) as watch_run, ThreadPoolExecutor(runtime.cores()) as pool:
+
+        def one(name: str) -> Outcome:
+            config = _config(name, demo)
+            watch = watch_run(METHODS[name][0], config)
+
+            def watch_until_stopped(stage: int, done: int, metrics: Metrics) -> None:
+                if stop.is_set():
+                    raise InterruptedError
+                watch(stage, done, metrics)
+
+            start = time.monotonic()
+            trained = train(config, range(demo.seed, demo.seed + demo.datasets), watch_until_stopped)
+            return Outcome(config, trained, evaluate.accuracies(trained), time.monotonic() - start)
+
+        try:
+            return dict(zip(METHODS, pool.map(one, METHODS), strict=True))
+        except BaseException:  # Ctrl-C, too: the other threads must not go on to their ends
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _config(name: str, demo: Demo) -> Config:
     config = load(f"two_moons_{name}")
-    if demo.steps:
-        stages = tuple(dataclasses.replace(stage, steps=demo.steps) for stage in config.stages)
-        config = dataclasses.replace(config, stages=stages)
-    start = time.monotonic()
-    with runlog.progress(console, METHODS[name][0], config) as watch:
-        trained = train(config, range(demo.seed, demo.seed + demo.datasets), watch)
-        accuracies = evaluate.accuracies(trained)
-    return Outcome(config, trained, accuracies, time.monotonic() - start)
+    if not demo.steps:
+        return config
+    stages = tuple(dataclasses.replace(stage, steps=demo.steps) for stage in config.stages)
+    return dataclasses.replace(config, stages=stages)
 
 
 def summarize(outcomes: dict[str, Outcome]) -> dict[str, Any]:
@@ -84,8 +112,8 @@ def summarize(outcomes: dict[str, Outcome]) -> dict[str, Any]:
         name: {
             "title": METHODS[name][0],
             "success_rate": float(np.mean(outcome.accuracies >= SUCCESS)),
-            "mean_accuracy": float(np.mean(outcome.accuracies)),
-            "std_accuracy": float(np.std(outcome.accuracies, ddof=1)) if len(outcome.accuracies) > 1 else 0.0,
+            "mean_accuracy": statistics.mean_and_std(outcome.accuracies)[0],
+            "std_accuracy": statistics.mean_and_std(outcome.accuracies)[1],
             "datasets": len(outcome.accuracies),
             "steps": sum(stage.steps for stage in outcome.config.stages),
             "seconds": round(outcome.seconds, 2),
@@ -114,12 +142,12 @@ def results_table(summary: dict[str, Any]) -> Table:
 def differences_table(summary: dict[str, Any]) -> Table:
     """How each method differs from its controls, on the same data sets and seeds."""
     table = Table("method", "against", title="Paired differences of accuracy, with 95 % intervals")
-    for column in ("mean [interval], points", "better/worse on"):
+    for column in ("points (interval)", "better/worse"):
         table.add_column(column, justify="right")
     for entry in summary.values():
         for other, pair in entry["paired"].items():
             mean, low, high = (f"{100 * pair[key]:+.1f}" for key in ("mean", "low", "high"))
-            row = (summary[other]["title"], f"{mean} [{low}, {high}]", f"{pair['better']}/{pair['worse']}")
+            row = (summary[other]["title"], f"{mean} ({low} … {high})", f"{pair['better']}/{pair['worse']}")
             table.add_row(entry["title"], *row)
     return table
 

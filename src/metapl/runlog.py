@@ -1,4 +1,4 @@
-"""What a person sees while a run works: a bar on a terminal, plain lines elsewhere."""
+"""What a person sees while runs work: bars on a terminal, plain lines elsewhere."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,53 +12,67 @@ from metapl.config import Config
 from metapl.train import Watch
 from metapl.types import Metrics
 
-PLAIN_LINE_EVERY_S = 5.0
+PLAIN_LINE_EVERY_S = 10.0
+
+Show = Callable[[int], None]  # steps done
 
 
 @contextmanager
-def progress(console: Console, title: str, config: Config) -> Iterator[Watch]:
-    """Give a `Watch` for one run; every stage's steps are one bar."""
-    total = sum(stage.steps for stage in config.stages)
-    done_before = [sum(stage.steps for stage in config.stages[:i]) for i in range(len(config.stages))]
-    show = _bar(console, title, total) if console.is_terminal else _lines(console, title, total)
-    with show as update:
-        waiting: list[Metrics] = []
+def progress(console: Console) -> Iterator[Callable[[str, Config], Watch]]:
+    """Give a function from (title, config) to the `Watch` of one run; several runs may go on at once."""
+    with _bars(console) if console.is_terminal else _lines(console) as begin:
 
-        def watch(stage: int, done: int, metrics: Metrics) -> None:
-            # One call late: waiting for the last chunk's numbers while the device works on this one stalls nothing.
-            waiting.append(metrics)
-            if len(waiting) > 1:
-                jax.block_until_ready(waiting.pop(0))
-            update(done_before[stage] + done)
+        def watch_run(title: str, config: Config) -> Watch:
+            ends = [sum(stage.steps for stage in config.stages[: i + 1]) for i in range(len(config.stages))]
+            return _late(begin(title, ends[-1]), [0, *ends])
 
-        yield watch
+        yield watch_run
+
+
+def _late(show: Show, starts: list[int]) -> Watch:
+    """Wait for the numbers one call late: while the device works on the next chunk, waiting stalls nothing."""
+    waiting: list[Metrics] = []
+
+    def watch(stage: int, done: int, metrics: Metrics) -> None:
+        waiting.append(metrics)
+        if len(waiting) > 1:
+            jax.block_until_ready(waiting.pop(0))
+        show(starts[stage] + done)
+
+    return watch
 
 
 @contextmanager
-def _bar(console: Console, title: str, total: int) -> Iterator[Callable[[int], None]]:
+def _bars(console: Console) -> Iterator[Callable[[str, int], Show]]:
     columns = (
-        TextColumn("{task.description:<28}"),
-        BarColumn(),
+        TextColumn("{task.description:<31}"),
+        BarColumn(bar_width=None),
         MofNCompleteColumn(),
-        TextColumn("steps"),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    with Progress(*columns, console=console) as bars:
+
+        def begin(title: str, total: int) -> Show:
+            task = bars.add_task(title, total=total)
+            return lambda done: bars.update(task, completed=done)
+
+        yield begin
 
 
 @contextmanager
-def _lines(console: Console, title: str, total: int) -> Iterator[Callable[[int], None]]:
-    start = last = time.monotonic()
+def _lines(console: Console) -> Iterator[Callable[[str, int], Show]]:
+    def begin(title: str, total: int) -> Show:
+        start = last = time.monotonic()
 
-    def update(done: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if now - last >= PLAIN_LINE_EVERY_S or done == total:
-            last = now
-            console.print(f"{title}: {done:,} of {total:,} steps, {now - start:.0f} s", highlight=False)
+        def show(done: int) -> None:
+            nonlocal last
+            now = time.monotonic()
+            if now - last >= PLAIN_LINE_EVERY_S or done == total:
+                last = now
+                console.print(f"{title}: {done:,} of {total:,} steps, {now - start:.0f} s", highlight=False)
 
-    yield update
+        return show
+
+    yield begin

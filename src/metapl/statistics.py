@@ -7,6 +7,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 
+def mean_and_std(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Mean and sample standard deviation, as tables report them; one value has no spread: 0."""
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
 class Paired(NamedTuple):
     """A difference measured on the same data sets with the same seeds."""
 

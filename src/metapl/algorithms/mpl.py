@@ -25,6 +25,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Ge
 
 from metapl import optim
@@ -87,60 +88,74 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
     def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
         teacher, student, baseline = state
         teacher_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
-        x_u = views.strong if config.student_view == "strong" else views.weak
 
         # T(x; θ_T): one forward pass; its backward pass waits until the student has answered.
         def teach(params: PyTree) -> tuple[Logits, PyTree]:
             strong = config.consistency.weight > 0
             return forward_views(network, params, teacher.stats, views, teacher_key, strong=strong)
 
-        teacher_logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
+        logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
 
         # ŷ_u ~ T(x_u; θ_T)
-        targets = _draw(config, sample_key, teacher_logits.weak)
+        targets = _draw(config, sample_key, logits.weak)
 
         # θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
-        def learn(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
-            logits, stats = network.apply(params, student.stats, x_u, train=True, key=student_key)
-            return cross_entropy(targets, logits), (logits, stats)
-
-        (student_loss, (student_logits, student_stats)), gradient = jax.value_and_grad(learn, has_aux=True)(
-            student.params
+        x_u = views.strong if config.student_view == "strong" else views.weak
+        new_student, update, student_metrics = _update_student(
+            network, student, student_optimizer, x_u, targets, views, (student_key, labeled_key)
         )
-        new_student = learners.update(student, student_optimizer, gradient, student_stats)
 
-        # h: what the update did for CE(y_l, S(x_l; θ_S'))
-        def labeled_loss(params: PyTree) -> Array:
-            logits, _ = network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
-            return cross_entropy(views.labels, logits)
-
-        h = estimator.h(
-            StudentUpdate(
-                params=student.params,
-                new_params=new_student.params,
-                gradient=gradient,
-                descend=learners.descend(student, student_optimizer, gradient),
-                labeled_loss=labeled_loss,
-                log_probs=lambda params: jax.nn.log_softmax(learn(params)[1][0]),
-            )
-        )
+        # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩
+        h = estimator.h(update)
         credit = feedbacks.credit(config.feedback, h, baseline, targets)
 
         # θ_T' = θ_T − η_T g_T
-        losses, teacher_cotangent = _teacher_losses(config, teacher_logits, views.labels, credit)
-        (teacher_gradient,) = teacher_backward(teacher_cotangent)
-        new_teacher = learners.update(teacher, teacher_optimizer, teacher_gradient, teacher_stats)
+        teacher_losses, g_logits = _teacher_losses(config, logits, views.labels, credit)
+        (g_teacher,) = teacher_backward(g_logits)
+        new_teacher = learners.update(teacher, teacher_optimizer, g_teacher, teacher_stats)
 
         new_baseline = feedbacks.next_baseline(config.feedback, h, baseline, targets)
-        return State(new_teacher, new_student, new_baseline), losses | {
-            "student_loss": student_loss,
-            "student_agreement": accuracy(jnp.argmax(targets, -1), student_logits),
-            "teacher_labeled_accuracy": accuracy(views.labels, teacher_logits.labeled),
-            "feedback": feedbacks.mean_h(h, targets),
-            "baseline": baseline,
-        }
+        metrics = teacher_losses | student_metrics
+        metrics["teacher_labeled_accuracy"] = accuracy(views.labels, logits.labeled)
+        metrics["feedback"] = feedbacks.mean_h(h, targets)
+        metrics["baseline"] = baseline
+        return State(new_teacher, new_student, new_baseline), metrics
 
     return Algorithm(init, step, lambda state: state.student.weights)
+
+
+def _update_student(
+    network: Network,
+    student: Learner,
+    optimizer: optax.GradientTransformation,
+    x_u: Array,
+    targets: Array,
+    views: Views,
+    keys: tuple[Array, Array],
+) -> tuple[Learner, StudentUpdate, Metrics]:
+    """Take the student's step, and keep what the feedback will ask about it."""
+    student_key, labeled_key = keys
+
+    def unlabeled_loss(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
+        logits, stats = network.apply(params, student.stats, x_u, train=True, key=student_key)
+        return cross_entropy(targets, logits), (logits, stats)
+
+    def labeled_loss(params: PyTree) -> Array:
+        logits, _ = network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
+        return cross_entropy(views.labels, logits)
+
+    (loss, (logits, stats)), gradient = jax.value_and_grad(unlabeled_loss, has_aux=True)(student.params)
+    new_student = learners.update(student, optimizer, gradient, stats)
+    update = StudentUpdate(
+        params=student.params,
+        new_params=new_student.params,
+        gradient=gradient,
+        descend=learners.descend(student, optimizer, gradient),
+        labeled_loss=labeled_loss,
+        log_probs=lambda params: jax.nn.log_softmax(unlabeled_loss(params)[1][0]),
+    )
+    agreement = accuracy(jnp.argmax(targets, axis=-1), logits)
+    return new_student, update, {"student_loss": loss, "student_agreement": agreement}
 
 
 def _draw(config: MPL, key: Array, logits: Array) -> Array:

@@ -39,8 +39,10 @@ def epoch_indices(key: Array, step: Array, batch_size: int, total: int) -> Array
     """Indices [batch_size] of one step's examples.
 
     An epoch is as many whole batches as fit; what is left over changes from epoch to epoch. A batch larger than the
-    data holds whole epochs and a part of one more.
+    data holds whole epochs and a part of one more; a batch that is all of the data needs no order.
     """
+    if batch_size == total:
+        return jnp.arange(total)
     step = jnp.asarray(step, jnp.uint32)
     slots = jnp.arange(batch_size, dtype=jnp.uint32)
     if batch_size <= total:

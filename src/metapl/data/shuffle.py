@@ -30,13 +30,17 @@ def shuffled(words: Array, epochs: Array, positions: Array, total: int) -> Array
                 row = (row + _mix(column ^ round_key) % jnp.uint32(rows)) % jnp.uint32(rows)
         return row * jnp.uint32(columns) + column
 
-    def outside(index: Array) -> Array:
-        return jnp.any(index >= total)
+    def go_on(carry: tuple[Array, Array]) -> Array:
+        return jnp.any(carry[1])
 
-    def again(index: Array) -> Array:
-        return jnp.where(index < total, index, once(index))
+    def walk(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        index, outside = carry
+        index = jnp.where(outside, once(index), index)
+        return index, index >= total
 
-    return jax.lax.while_loop(outside, again, once(positions)).astype(jnp.int32)
+    # Everything counts as outside at first, so that the rounds are compiled once, inside the loop.
+    start = (positions, jnp.ones(positions.shape, bool))
+    return jax.lax.while_loop(go_on, walk, start)[0].astype(jnp.int32)
 
 
 def _mix(x: Array) -> Array:

@@ -16,17 +16,17 @@ from metapl.train import Trained
 
 COLORS = ("#d95f02", "#1b7f79")  # told apart by colour-blind eyes and in grey print, unlike red and green
 GRID = 300
-COLUMNS = 4
+COLUMNS = 5
 
 
 def draw(panels: Mapping[str, tuple[Trained, float]], path: Path) -> None:
     """Draw the decision regions of every method side by side, on the first data set, and save the picture."""
     rows = -(-len(panels) // COLUMNS)
-    figure = Figure(figsize=(3.6 * min(COLUMNS, len(panels)), 3.2 * rows + 0.6), layout="constrained")
+    figure = Figure(figsize=(3.0 * min(COLUMNS, len(panels)), 2.8 * rows + 0.6), layout="constrained")
     axes = np.atleast_1d(figure.subplots(rows, min(COLUMNS, len(panels)))).ravel()
     for axis, (title, (trained, accuracy)) in zip(axes, panels.items(), strict=False):
         _draw_panel(axis, trained)
-        axis.set_title(f"{title}: {accuracy:.1%}", fontsize=10)
+        axis.set_title(f"{title}: {accuracy:.1%}", fontsize=9)
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     figure.suptitle("Decision regions on the first data set; the six labelled points are the large ones", fontsize=11)
