@@ -50,12 +50,16 @@ def open_file(path: Path, md5: str | None = None) -> BinaryIO:
     """Open a data file; refuse an empty one and, where `md5` is given, one that is not the official one."""
     try:
         file = path.open("rb")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    try:
         if path.stat().st_size == 0:
             raise DataError(f"{path} is empty; get it again")
         if md5 is not None:
             check_md5(file, md5, str(path))
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror}") from None
+    except BaseException:
+        file.close()
+        raise
     return file
 
 
