@@ -93,7 +93,7 @@ def test_real_numpy_functions_are_never_handed_out() -> None:
 def test_stand_ins_cannot_be_changed_from_a_pickle(module: str, name: str) -> None:
     # BUILD with (None, {…}) sets attributes on whatever lies below: a class without __setstate__ would be changed.
     before = dict(vars(unpickle._ALLOWED[module, name]))
-    hostile = b"\x80\x02c" + f"{module}\n{name}\n".encode() + b"N}U\x05valueU\x04evils\x86b0}."
+    hostile = b"\x80\x02c" + f"{module}\n{name}\n".encode() + b"N}X\x05\0\0\0valueK\x01s\x86b0}."
     with pytest.raises(DataError):
         load_dict(io.BytesIO(hostile), "evil")
     assert dict(vars(unpickle._ALLOWED[module, name])) == before
@@ -101,7 +101,13 @@ def test_stand_ins_cannot_be_changed_from_a_pickle(module: str, name: str) -> No
 
 @pytest.mark.parametrize(
     "array",
-    [np.zeros(3, np.float32), np.zeros(3, object), np.zeros(3, "V8"), np.asfortranarray(np.zeros((3, 4), np.uint8))],
+    [
+        np.zeros(3, np.int8),
+        np.zeros(3, np.float32),
+        np.zeros(3, object),
+        np.zeros(3, "V8"),
+        np.asfortranarray(np.zeros((3, 4), np.uint8)),
+    ],
 )
 def test_only_plain_bytes_become_arrays(array: np.ndarray) -> None:
     with pytest.raises(DataError):
