@@ -124,6 +124,11 @@ def test_other_files_than_the_official_ones_are_refused(tmp_path: Path, form: st
         read(config(form, verify=True), [tmp_path])
 
 
+def test_every_official_batch_has_its_checksum_compared() -> None:
+    for layout in (Cifar10.layouts[0], Cifar100.layouts[0]):
+        assert None not in {**layout.train, **layout.test, layout.names: layout.names_md5}.values()
+
+
 def test_a_data_dir_that_is_the_batch_folder_itself(tmp_path: Path) -> None:
     write(tmp_path, "cifar-10-batches-py", packed=False)
     assert len(read(Cifar10(verify=False), [tmp_path / "cifar-10-batches-py"]).parts["train"].images) == 15

@@ -30,6 +30,13 @@ def test_reading_goes_by_the_settings() -> None:
     assert len(pictures.read(Digits(), []).parts["test"].images) == 360
 
 
+def test_loading_goes_by_the_split() -> None:
+    data = pictures.load(Digits(split="digits@40#2"), [])
+    assert (len(data.labeled), len(data.unlabeled), len(data.test)) == (40, 1437, 360)
+    assert data.manifest["split"] == "digits@40#2"
+    assert len(pictures.load(Digits(), []).labeled) == 1437
+
+
 def test_sources_do_without_jax() -> None:
     code = "import sys, metapl.data.source, metapl.data.cifar, metapl.data.assemble; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

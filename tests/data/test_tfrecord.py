@@ -155,6 +155,8 @@ def test_a_changed_picture_is_seen_by_its_checksum(folder: Path) -> None:
     train = pictures(read(TFRecord(), [folder]), "train")
     with pytest.raises(BadImage, match="train-00001-of-00002@0: the record's checksum is wrong"):
         train[3]
+    with pytest.raises(BadImage, match="checksum is wrong"):
+        train.text(3, "image/filename")
     assert train[4].shape == (3, 4, 3)
 
 

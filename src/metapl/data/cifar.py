@@ -33,7 +33,8 @@ class _Layout(NamedTuple):
     archive_md5: str
     train: dict[str, str | None]  # file -> md5, None where the page gives none
     test: dict[str, str | None]
-    names: str
+    names: str  # the file with the names of the classes
+    names_md5: str | None = None
     label_bytes: int = 0  # binary version only; the class is the last of them
 
 
@@ -44,7 +45,7 @@ class _Cifar(PictureConfig):
     names_key: ClassVar[str]
 
     verify: bool = True
-    """Compare the files with the official checksums."""
+    """Compare the files with the official checksums; of the unpacked binary version there are none."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Cifar10(_Cifar):
             },
             test={"test_batch": "40351d587109b95175f43aff81a1287e"},
             names="batches.meta",
+            names_md5="5ff9c542aee3614f3951f8cda6e48888",
         ),
         _Layout(
             folder="cifar-10-batches-bin",
@@ -96,6 +98,7 @@ class Cifar100(_Cifar):
             train={"train": "16019d7e3df5f24257cddd939b257f8d"},
             test={"test": "f0ef6b0ae62326f3e7ffdfab6717acfc"},
             names="meta",
+            names_md5="7973b15100ade9c7d40fb424638fde48",
         ),
         _Layout(
             folder="cifar-100-binary",
@@ -176,7 +179,7 @@ def _parse_binary(opened: BinaryIO, label_bytes: int, file: str) -> tuple[NDArra
 
 
 def _class_names(config: _Cifar, layout: _Layout, batches: "_Batches") -> tuple[str, ...]:
-    with batches.open(layout.names, None) as opened:
+    with batches.open(layout.names, layout.names_md5) as opened:
         if layout.label_bytes:
             names: Any = opened.read().split()
         else:

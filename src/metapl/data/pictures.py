@@ -4,8 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from metapl.data import cifar, csv_list, digits, folder, idx, npz, svhn, tfrecord
+from metapl.data.assemble import PictureDataset, assemble
 from metapl.data.files import Folders
 from metapl.data.source import PictureConfig, Source
+from metapl.data.spec import parse_for
+from metapl.data.split import make_split
 
 # settings -> read(settings, folders to look in)
 READERS: dict[type[PictureConfig], Callable[[Any, Folders], Source]] = {
@@ -25,3 +28,10 @@ READERS: dict[type[PictureConfig], Callable[[Any, Folders], Source]] = {
 def read(config: PictureConfig, folders: Folders) -> Source:
     """Read the source that the settings are of."""
     return READERS[type(config)](config, folders)
+
+
+def load(config: PictureConfig, folders: Folders) -> PictureDataset:
+    """Read the source and divide it as its `split` says."""
+    spec = parse_for(config.split, config.name)  # before anything is read: a wrong name costs no time
+    source = read(config, folders)
+    return assemble(source, make_split(spec, source))

@@ -36,15 +36,10 @@ class Records:
         return len(self.offset)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        name = self.name(index)
-        try:
-            found = parse_example(self._read(index), {self.image_field})
-        except (ValueError, OSError) as error:
-            raise BadImage(name, str(error)) from None
-        image = found.get(self.image_field)
+        image = self._value(index, self.image_field)
         if not isinstance(image, memoryview):
-            raise BadImage(name, f"the record has no bytes {self.image_field!r}")
-        return decode_bytes(bytes(image), name)
+            raise BadImage(self.name(index), f"the record has no bytes {self.image_field!r}")
+        return decode_bytes(bytes(image), self.name(index))
 
     def name(self, index: int) -> str:
         """The file and the byte at which the record starts."""
@@ -52,8 +47,14 @@ class Records:
 
     def text(self, index: int, field: str) -> str | None:
         """Another field of the record, such as its file name."""
-        value = parse_example(self._read(index), {field}).get(field)
+        value = self._value(index, field)
         return bytes(value).decode("utf-8", "replace") if isinstance(value, memoryview) else None
+
+    def _value(self, index: int, field: str) -> Value | None:
+        try:
+            return parse_example(self._read(index), {field}).get(field)
+        except (ValueError, OSError) as error:
+            raise BadImage(self.name(index), str(error)) from None
 
     def _read(self, index: int) -> memoryview:
         """The record's bytes, checked. The file is opened anew each time: nothing to share between workers."""
