@@ -1,6 +1,7 @@
 """IDX files, packed or not."""
 
 import gzip
+import hashlib
 import struct
 from pathlib import Path
 
@@ -48,10 +49,16 @@ def test_each_source_has_a_folder_of_its_own(tmp_path: Path) -> None:
         read(FashionMnist(verify=False), [tmp_path])
 
 
-def test_packed_files_are_compared_with_the_known_checksums(tmp_path: Path) -> None:
-    write(tmp_path, packed=True)
-    with pytest.raises(DataError, match="f68b3c2dcbeaaa9fbdd348bbdeb94873"):
+@pytest.mark.parametrize("packed", [False, True])
+def test_files_are_compared_with_the_known_checksums_however_they_are_packed(
+    tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, packed)
+    with pytest.raises(DataError, match="6bbc9ace898e44ae57da46a324031adb"):
         read(Mnist(), [tmp_path])
+    sums = {name: hashlib.md5(idx(IMAGES if "images" in name else LABELS)).hexdigest() for name in Mnist.md5}
+    monkeypatch.setattr(Mnist, "md5", sums)
+    assert len(read(Mnist(), [tmp_path]).parts["train"].images) == 5
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,13 @@ def check_md5(file: BinaryIO, expected: str, name: str) -> None:
     while block := file.read(_BLOCK):
         digest.update(block)
     file.seek(0)
-    if digest.hexdigest() != expected:
+    compare_md5(digest.hexdigest(), expected, name)
+
+
+def compare_md5(found: str, expected: str, name: str) -> None:
+    """Refuse what has another checksum than the official one."""
+    if found != expected:
         raise DataError(
-            f"{name} has the md5 {digest.hexdigest()}, the official file has {expected}: it is damaged or another "
-            "file; get it again, or set verify = false to read it all the same"
+            f"{name} has the md5 {found}, the official file has {expected}: it is damaged or another file; get it "
+            "again, or set verify = false to read it all the same"
         )

@@ -1,6 +1,10 @@
-"""MNIST and Fashion-MNIST: IDX files, packed (.gz) or not."""
+"""MNIST and Fashion-MNIST: IDX files, packed (.gz) or not.
+
+The checksums are those of the unpacked files: mirrors and distributions (Debian) pack them anew.
+"""
 
 import gzip
+import hashlib
 import math
 import zlib
 from dataclasses import dataclass
@@ -27,10 +31,10 @@ class _Idx(PictureConfig):
     folder: ClassVar[str]
     page: ClassVar[str]
     class_names: ClassVar[tuple[str, ...]]
-    md5: ClassVar[dict[str, str]]  # of the packed files
+    md5: ClassVar[dict[str, str]]
 
     verify: bool = True
-    """Compare packed files with the known checksums."""
+    """Compare the files with the known checksums."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,10 @@ class Mnist(_Idx):
     page: ClassVar[str] = "the MNIST page of Yann LeCun or one of its mirrors"
     class_names: ClassVar[tuple[str, ...]] = tuple("0123456789")
     md5: ClassVar[dict[str, str]] = {
-        "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
-        "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
-        "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
     }
 
 
@@ -61,10 +65,10 @@ class FashionMnist(_Idx):
         *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
     )
     md5: ClassVar[dict[str, str]] = {
-        "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
     }
 
 
@@ -90,15 +94,15 @@ def _read_file(config: _Idx, name: str, axes: int, folders: Folders) -> NDArray[
     path = files.find(folders, *choices)
     if path is None:
         raise files.missing(config.name, [f"{config.folder}/{name}(.gz)"], config.page, folders)
-    packed = path.suffix == ".gz"
-    with files.open_file(path, config.md5[name] if packed and config.verify else None) as file:
+    with files.open_file(path) as file:
+        unpacked = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
         try:
-            return _parse(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if packed else file, axes, path)
+            return _parse(unpacked, axes, path, config.md5[name] if config.verify else None)
         except (OSError, EOFError, zlib.error) as error:
             raise DataError(f"{path} cannot be unpacked: {error}") from None
 
 
-def _parse(file: BinaryIO, axes: int, path: Path) -> NDArray[np.uint8]:
+def _parse(file: BinaryIO, axes: int, path: Path, md5: str | None) -> NDArray[np.uint8]:
     """Two zero bytes, the type (8: bytes), the number of axes, each axis' size as a big-endian word, the bytes."""
     header = file.read(4 + 4 * axes)
     if len(header) < 4 + 4 * axes or header[:4] != bytes([0, 0, 8, axes]):
@@ -110,4 +114,6 @@ def _parse(file: BinaryIO, axes: int, path: Path) -> NDArray[np.uint8]:
     data = file.read(size + 1)  # one more, to see that it ends there
     if len(data) != size:
         raise DataError(f"{path} {'is cut off' if len(data) < size else 'goes on'} after the {size:,} bytes it claims")
+    if md5 is not None:
+        files.compare_md5(hashlib.md5(header + data, usedforsecurity=False).hexdigest(), md5, str(path))
     return np.frombuffer(data, np.uint8).reshape(shape)
