@@ -1,0 +1,92 @@
+"""A source and a split, put together: the pictures of each role, ready for the loader."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.data import manifest
+from metapl.data.decode import DataError
+from metapl.data.records import Records
+from metapl.data.source import Files, Images, InMemory, Source
+from metapl.data.split import Rows, Split, labels_of
+
+
+class PictureDataset(NamedTuple):
+    """Pictures by role. Where a source has no val or test, those are empty."""
+
+    labeled: Images
+    labels: NDArray[np.int32]
+    unlabeled: Images
+    test: Images
+    test_labels: NDArray[np.int32]
+    val: Images
+    val_labels: NDArray[np.int32]
+    class_names: tuple[str, ...]
+    manifest: Mapping[str, Any]
+
+
+def assemble(source: Source, split: Split) -> PictureDataset:
+    """Select each role's pictures. Labels of unlabelled pictures stay in the source: nothing can train on them."""
+    images = {role: select(source, getattr(split, role)) for role in manifest.ROLES}
+    labels = {role: labels_of(source, getattr(split, role)) for role in manifest.ROLES}
+    return PictureDataset(
+        labeled=images["labeled"],
+        labels=labels["labeled"],
+        unlabeled=images["unlabeled"],
+        test=images["test"],
+        test_labels=labels["test"],
+        val=images["val"],
+        val_labels=labels["val"],
+        class_names=source.class_names,
+        manifest=manifest.make(source, split, images),
+    )
+
+
+def select(source: Source, rows: Rows) -> Images:
+    """Pictures of one or more parts as one sequence of the same kind."""
+    chosen = [_take(source.parts[part].images, indices) for part, indices in rows]
+    if not chosen:
+        return _take(source.parts["train"].images, np.arange(0))
+    return chosen[0] if len(chosen) == 1 else _join(chosen)
+
+
+def _take(images: Images, indices: NDArray[np.int64]) -> Images:
+    match images:
+        case InMemory(array=array, prefix=prefix):
+            if len(indices) and np.all(np.diff(indices) == 1):  # neighbours: a view, no copy
+                array = array[indices[0] : indices[-1] + 1]
+            else:
+                array = array[indices]
+            return InMemory(array, prefix, ((prefix, indices),))
+        case Files(paths=paths, root=root):
+            return Files(tuple(paths[i] for i in indices), root)
+        case Records():
+            return Records(images.shards, images.shard[indices], images.offset[indices], images.image_field)
+    raise TypeError(f"pictures of the kind {type(images).__name__} cannot be selected from")
+
+
+def _join(chosen: list[Images]) -> Images:
+    match chosen[0]:
+        case InMemory():
+            memory = [images for images in chosen if isinstance(images, InMemory)]
+            places = tuple(place for images in memory for place in images.places)
+            if len({images.array.shape[1:] for images in memory}) > 1:
+                raise DataError("the unlabelled pictures are not all of one size")
+            return InMemory(np.concatenate([images.array for images in memory]), memory[0].prefix, places)
+        case Files(root=root):
+            return Files(tuple(path for images in chosen if isinstance(images, Files) for path in images.paths), root)
+        case Records():
+            return _join_records([images for images in chosen if isinstance(images, Records)])
+    raise TypeError(f"pictures of the kind {type(chosen[0]).__name__} cannot be joined")
+
+
+def _join_records(chosen: list[Records]) -> Records:
+    starts = np.cumsum([0] + [len(records.shards) for records in chosen[:-1]])
+    return Records(
+        tuple(path for records in chosen for path in records.shards),
+        np.concatenate([records.shard + np.int32(start) for records, start in zip(chosen, starts, strict=True)]),
+        np.concatenate([records.offset for records in chosen]),
+        chosen[0].image_field,
+    )

@@ -1,0 +1,48 @@
+"""Names of splits: `cifar10`, `cifar10-4k`, `imagenet-10`, `cifar10@4000#1`."""
+
+import re
+from typing import NamedTuple
+
+from metapl.schema import ConfigError
+
+# The paper's own splits (Appendix C.1), each with the source that it is defined on.
+PAPER = {"cifar10-4k": "cifar10", "svhn-1k": "svhn"} | {f"imagenet-{p}": "tfrecord" for p in (10, 20, 40, 80, 100)}
+
+_BALANCED = re.compile(r"(?P<source>\w+)@(?P<labels>[0-9]+)#(?P<seed>[0-9]+)")
+_HELP = f"a source's name, one of {', '.join(PAPER)}, or source@labels#seed as in cifar10@4000#1"
+
+
+class Spec(NamedTuple):
+    """A split's name, taken apart."""
+
+    text: str
+    source: str
+    labels: int | None = None
+    """Labels in all, the same number for each class; None unless the name says source@labels#seed."""
+    seed: int = 0
+
+
+def parse_spec(text: str) -> Spec:
+    """Take a split's name apart; a bare source name means the source's own division."""
+    if text in PAPER:
+        return Spec(text, PAPER[text])
+    if match := _BALANCED.fullmatch(text):
+        labels, seed = int(match["labels"]), int(match["seed"])
+        if labels == 0:
+            raise ConfigError(f"the split {text!r} asks for no labels; there must be at least one for each class")
+        if seed >= 2**32:
+            raise ConfigError(f"the split {text!r} has a seed above {2**32 - 1}")
+        return Spec(text, match["source"], labels, seed)
+    if re.fullmatch(r"\w+", text):
+        return Spec(text, text)
+    raise ConfigError(f"{text!r} is not a split; a split is {_HELP}")
+
+
+def parse_for(text: str, source: str) -> Spec:
+    """Take apart a split's name that must be of this source; "given" is the source's own division."""
+    if text == "given":
+        return Spec(source, source)
+    spec = parse_spec(text)
+    if spec.source != source:
+        raise ConfigError(f"the split {text!r} is one of the source {spec.source}, not of {source}")
+    return spec
