@@ -23,7 +23,7 @@ class Images(Protocol):
         """How errors and audits call a picture."""
 
 
-class BadImage(ConfigError):
+class BadImage(ConfigError):  # noqa: N818
     """A picture that cannot be read."""
 
     def __init__(self, name: str, reason: str) -> None:
