@@ -18,9 +18,7 @@ def some_hashes(seed: int, count: int, flips: int) -> Hashes:
     return hashes
 
 
-@given(
-    seed=st.integers(0, 2**32), sizes=st.tuples(st.integers(0, 60), st.integers(0, 60)), distance=st.integers(0, 7)
-)
+@given(seed=st.integers(0, 2**32), sizes=st.tuples(st.integers(0, 60), st.integers(0, 60)), distance=st.integers(0, 7))
 @settings(max_examples=60, deadline=None)
 def test_match_finds_what_all_pairs_finds(seed: int, sizes: tuple[int, int], distance: int) -> None:
     queries, table = some_hashes(seed, sizes[0], 4), some_hashes(seed, sizes[1], 3)

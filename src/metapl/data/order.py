@@ -17,7 +17,7 @@ Words = NDArray[np.uint32]
 
 def words(seed: int, stream: int) -> Words:
     """The key [ROUNDS] of one stream: streams of one seed, and one stream under two seeds, have unrelated orders."""
-    return np.random.SeedSequence(seed, spawn_key=(stream,)).generate_state(ROUNDS, np.uint32)
+    return np.random.SeedSequence(seed, spawn_key=(stream,)).generate_state(ROUNDS).astype(np.uint32)
 
 
 def epoch_indices(key: Words, step: int, batch_size: int, total: int) -> NDArray[np.int64]:
