@@ -36,7 +36,7 @@ def check(args: Sequence[str]) -> None:
 
       metapl data check ./my_pictures --out audits/mine
 
-      metapl data check cifar10 --data-dir ~/data --check.near 6 --check.strict
+      metapl data check cifar10 --data-dir ~/data --near 6 --strict
     """
     from metapl.data import audit, audit_table
 
@@ -44,7 +44,7 @@ def check(args: Sequence[str]) -> None:
     class Flags:
         source: tyro.conf.Positional[str]
         """A source's name, or a folder or file of pictures."""
-        check: audit.Check = audit.DEFAULT
+        check: Annotated[audit.Check, tyro.conf.arg(name="")] = audit.DEFAULT
         data_dir: Path | None = None
         """Where the source's files are. Default: the per-user cache."""
         out: Path | None = None
@@ -74,7 +74,7 @@ def select(args: Sequence[str]) -> None:
 
       metapl data select probabilities.npy --names paths.txt
 
-      metapl data select probabilities.npy --rules.rank top_class --rules.threshold 0.3 --rules.upsample
+      metapl data select probabilities.npy --rank top_class --threshold 0.3 --upsample
 
       metapl data select probabilities.csv --pictures audits/extra/hashes.npz --leave-out audits/mine/hashes.npz
     """
@@ -84,7 +84,7 @@ def select(args: Sequence[str]) -> None:
     class Flags:
         probabilities: tyro.conf.Positional[Path]
         """The file of class probabilities."""
-        rules: selection.Rules = selection.DEFAULT
+        rules: Annotated[selection.Rules, tyro.conf.arg(name="")] = selection.DEFAULT
         names: Path | None = None
         """Text file with one path for each row. Default: the rows' numbers; a CSV brings its own."""
         pictures: str | None = None
@@ -104,8 +104,7 @@ def select(args: Sequence[str]) -> None:
     flags = _parse(Flags, "select", select, args)
     validate(flags.rules)
     shape = probabilities.shape(flags.probabilities)
-    if flags.names is not None and not flags.names.is_file():
-        raise ConfigError(f"--names {flags.names} is not a file")
+    _check_names(flags.names, shape.rows)
     console = Console()
     leave_out = _leave_out(flags.pictures, flags.part, flags.leave_out, flags.near, flags.data_dir, shape.rows)
     out = claim(flags.out or next_free(Path("runs/select")))
@@ -121,6 +120,18 @@ def select(args: Sequence[str]) -> None:
         markup=False,
         soft_wrap=True,
     )
+
+
+def _check_names(names: Path | None, rows: int | None) -> None:
+    """A names file of other pictures is found before the work, not after it."""
+    if names is None:
+        return
+    if not names.is_file():
+        raise ConfigError(f"--names {names} is not a file")
+    with names.open("rb") as file:
+        lines = sum(1 for _ in file)
+    if rows is not None and lines != rows:
+        raise ConfigError(f"--names {names} has {lines:,} lines, but there are {rows:,} rows of probabilities")
 
 
 def _leave_out(

@@ -162,13 +162,14 @@ def _copies(counts: NDArray[np.int64], rules: Rules) -> NDArray[np.int64]:
 
 def _named(order: NDArray[np.int64], rows: Rows, names: Iterator[str]) -> Iterator[tuple[int, str]]:
     """Pair entries, in the order of their rows, with names from a stream of all rows' names."""
-    at, name = -1, ""
+    read, name = 0, ""
     for i in order.tolist():
-        while at < rows[i]:
+        while read <= rows[i]:
             try:
-                at, name = at + 1, next(names)
+                name = next(names)
             except StopIteration:
-                raise ConfigError(f"there are names for {at} rows only, and row {rows[i]} was kept") from None
+                raise ConfigError(f"there are names for {read} rows only, and row {rows[i]} was kept") from None
+            read += 1
         yield i, name
 
 
