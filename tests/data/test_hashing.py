@@ -22,7 +22,7 @@ def scene(seed: int, size: int = 64) -> Image.Image:
 
 
 def one_hash(image: Image.Image) -> NDArray[np.uint64]:
-    return hashing.perceptual(np.asarray(image)[None])
+    return np.array([hashing.perceptual(np.asarray(image))])
 
 
 def jpeg(image: Image.Image, quality: int) -> Image.Image:
@@ -57,20 +57,15 @@ def test_other_pictures_are_far() -> None:
     assert 28 < apart.mean() < 34
 
 
-def test_a_batch_hashes_as_its_pictures_do() -> None:
-    pictures = np.stack([np.asarray(scene(seed)) for seed in range(5)])
-    alone = np.concatenate([hashing.perceptual(picture[None]) for picture in pictures])
-    assert hashing.distances(hashing.perceptual(pictures), alone).max() <= 2
-
-
 def test_blank_pictures_of_all_greys_are_alike() -> None:
-    blank = np.stack([np.full((20, 20, 3), grey, np.uint8) for grey in (0, 3, 128, 255)])
-    assert len(np.unique(hashing.perceptual(blank))) == 1
+    hashes = {int(hashing.perceptual(np.full((20, 20, 3), grey, np.uint8))) for grey in (0, 3, 128, 255)}
+    assert len(hashes) == 1
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (8, 8, 1), (3, 200, 3), (33, 31, 4)])
 def test_any_shape_has_a_hash(shape: tuple[int, int, int]) -> None:
-    assert hashing.perceptual(np.ones((2, *shape), np.uint8)).shape == (2,)
+    picture = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    assert isinstance(hashing.perceptual(picture), np.uint64)
 
 
 def test_the_digest_knows_pixels_and_shape_only() -> None:

@@ -78,7 +78,7 @@ def from_images(images: Images) -> Look:
         hashes, readable = np.zeros(len(rows), np.uint64), np.ones(len(rows), bool)
         for i, row in enumerate(rows.tolist()):
             try:
-                hashes[i] = hashing.perceptual(images[row][None])[0]
+                hashes[i] = hashing.perceptual(images[row])
             except BadImage:
                 readable[i] = False
         return Hashed(hashes, readable)

@@ -82,7 +82,7 @@ def _look(images: Images, start: int) -> Survey:
             continue
         readable[row] = True
         digests[row] = np.void(hashing.digest(picture))
-        hashes[row] = hashing.perceptual(picture[None])[0]
+        hashes[row] = hashing.perceptual(picture)
         sizes[picture.shape[:2]] += 1
     return Survey(readable, digests, hashes, sizes, modes, tuple(unreadable))
 
