@@ -27,6 +27,16 @@ def test_match_finds_what_all_pairs_finds(seed: int, sizes: tuple[int, int], dis
     np.testing.assert_array_equal(np.stack([rows, columns], axis=1), expected)
 
 
+@pytest.mark.parametrize("per_band", [(1, 1, 1, 1), (2, 2, 2, 1), (1, 2, 1, 2), (4, 1, 1, 1)])
+def test_bits_spread_over_all_bands_are_found(per_band: tuple[int, ...]) -> None:
+    """The worst case of the pigeonhole: no band is equal."""
+    changed = sum(1 << (near.BANDS * i + band) for band, count in enumerate(per_band) for i in range(count))
+    queries = np.array([0x0123456789ABCDEF], np.uint64)
+    rows, _ = near.match(queries, queries ^ np.uint64(changed), sum(per_band))
+    assert rows.tolist() == [0]
+    assert near.match(queries, queries ^ np.uint64(changed), sum(per_band) - 1)[0].tolist() == []
+
+
 def test_work_is_cut_into_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     queries = some_hashes(1, 200, 2)
     whole = near.match(queries, queries, 5)

@@ -98,6 +98,8 @@ def test_every_kind_of_file_gives_the_same(tmp_path: Path, kind: str, monkeypatc
     [
         (np.array([[0.5, 0.5], [np.nan, 0.5]]), "row 1 holds nan"),
         (np.array([[0.5, 0.5], [3.0, -1.0]]), "row 1 holds -1.0 to 3.0, no probabilities"),
+        (np.array([[0.0, 1.5]]), "row 0 holds 0.0 to 1.5"),
+        (np.array([[0.0, -0.5]]), "row 0 holds -0.5 to 0.0"),
         (np.zeros(4), "takes floats"),
         (np.zeros((4, 2), np.int64), "takes floats"),
         (np.asfortranarray(np.zeros((4, 2))), "Fortran"),
