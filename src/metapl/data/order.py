@@ -1,0 +1,67 @@
+"""The order of a stream on the host: which picture stands in which slot of which step.
+
+The same epochs and the same keyed bijection as the device's loader (`loader.epoch_indices`, `shuffle.shuffled`),
+in NumPy, so that reading files needs no jax; a test holds the two together. Nothing is stored: a batch is a function
+of (seed, step), whatever the number of threads, workers and processes.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROUNDS = 6
+
+Words = NDArray[np.uint32]
+
+
+def words(seed: int, stream: int) -> Words:
+    """The key [ROUNDS] of one stream: streams of one seed, and one stream under two seeds, have unrelated orders."""
+    return np.random.SeedSequence(seed, spawn_key=(stream,)).generate_state(ROUNDS).astype(np.uint32)
+
+
+def epoch_indices(key: Words, step: int, batch_size: int, total: int) -> NDArray[np.int64]:
+    """Indices [batch_size] of one step's pictures.
+
+    An epoch is as many whole batches as fit; what is left over changes from epoch to epoch. A batch larger than the
+    data holds whole epochs and a part of one more.
+    """
+    slots = np.arange(batch_size, dtype=np.uint32)
+    if batch_size <= total:
+        epoch, batch = divmod(step, total // batch_size)
+        epochs = np.full(batch_size, epoch % 2**32, np.uint32)
+        positions = np.uint32(batch * batch_size) + slots
+    else:
+        first = step * -(-batch_size // total)
+        epochs = np.uint32(first % 2**32) + slots // np.uint32(total)
+        positions = slots % np.uint32(total)
+    return shuffled(key, epochs, positions, total)
+
+
+def shuffled(key: Words, epochs: NDArray[np.uint32], positions: NDArray[np.uint32], total: int) -> NDArray[np.int64]:
+    """Where the order of each epoch puts each position: a Feistel network over Z_rows × Z_columns, cycle-walked."""
+    rows = np.uint32(math.isqrt(total - 1) + 1)
+    columns = np.uint32(-(-total // int(rows)))
+    round_keys = [_mix(word ^ _mix(epochs)) for word in key]
+    index = _once(positions, round_keys, rows, columns)
+    while np.any(outside := index >= total):
+        index = np.where(outside, _once(index, round_keys, rows, columns), index)
+    return index.astype(np.int64)
+
+
+def _once(
+    index: NDArray[np.uint32], round_keys: list[NDArray[np.uint32]], rows: np.uint32, columns: np.uint32
+) -> NDArray[np.uint32]:
+    row, column = index // columns, index % columns
+    for i, round_key in enumerate(round_keys):
+        if i % 2:
+            column = (column + _mix(row ^ round_key) % columns) % columns
+        else:
+            row = (row + _mix(column ^ round_key) % rows) % rows
+    return row * columns + column
+
+
+def _mix(x: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
+    return x ^ (x >> np.uint32(16))

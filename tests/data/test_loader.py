@@ -1,0 +1,63 @@
+"""Batches on the device: epochs without replacement, streams of their own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from metapl.data import loader
+
+
+def resident(labeled: int, unlabeled: int) -> loader.Resident:
+    return loader.Resident(jnp.arange(labeled), jnp.arange(labeled) % 3, 1000 + jnp.arange(unlabeled))
+
+
+def test_a_batch_is_a_function_of_key_and_step() -> None:
+    data, key = resident(10, 50), jax.random.key(0)
+    jitted = jax.jit(loader.batch, static_argnums=(3, 4))
+    again = [loader.batch(data, key, jnp.asarray(step), 4, 16) for step in (7, 3, 7)]
+    np.testing.assert_array_equal(again[0].unlabeled, again[2].unlabeled)
+    np.testing.assert_array_equal(again[0].unlabeled, jitted(data, key, jnp.asarray(7), 4, 16).unlabeled)
+    assert not np.array_equal(again[0].unlabeled, again[1].unlabeled)
+
+
+def test_labels_stay_with_their_examples() -> None:
+    batch = loader.batch(resident(10, 50), jax.random.key(1), jnp.asarray(5), 7, 3)
+    np.testing.assert_array_equal(batch.labels, batch.labeled % 3)
+
+
+@pytest.mark.parametrize(("batch_size", "total"), [(4, 10), (5, 10), (10, 10), (1, 3)])
+def test_epochs_are_without_replacement_and_differ(batch_size: int, total: int) -> None:
+    per_epoch, key = total // batch_size, jax.random.key(2)
+    steps = jnp.arange(6 * per_epoch)
+    found = jax.vmap(lambda step: loader.epoch_indices(key, step, batch_size, total))(steps)
+    epochs = np.asarray(found).reshape(6, -1)
+    for epoch in epochs:
+        assert len(np.unique(epoch)) == len(epoch) == per_epoch * batch_size
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+    if per_epoch * batch_size < total:
+        left_over = {tuple(sorted(set(range(total)) - set(epoch.tolist()))) for epoch in epochs}
+        assert len(left_over) > 1
+
+
+def test_a_batch_larger_than_the_data_holds_everything() -> None:
+    found = np.asarray(loader.epoch_indices(jax.random.key(3), jnp.asarray(4), 11, 4))
+    counts = np.bincount(found, minlength=4)
+    assert counts.min() == 2
+    assert counts.max() == 3
+
+
+def test_the_streams_have_orders_of_their_own() -> None:
+    """Both parts are equally large: the same order would give the same rows at every step."""
+    data, key = resident(64, 64), jax.random.key(4)
+    batches = jax.vmap(lambda step: loader.batch(data, key, step, 8, 8))(jnp.arange(200))
+    left, right = np.ravel(batches.labeled), np.ravel(batches.unlabeled) - 1000
+    assert np.mean(left == right) < 0.05  # by chance: 1 in 64
+    assert abs(np.corrcoef(left, right)[0, 1]) < 5 / np.sqrt(len(left))
+
+
+def test_the_unlabelled_stream_does_not_hear_of_the_labelled_one() -> None:
+    key = jax.random.key(5)
+    one = loader.batch(resident(10, 50), key, jnp.asarray(3), 4, 16)
+    other = loader.batch(resident(37, 50), key, jnp.asarray(3), 9, 16)
+    np.testing.assert_array_equal(one.unlabeled, other.unlabeled)
