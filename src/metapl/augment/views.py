@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from annotated_types import Ge, Gt, Le, MinLen
 
 from metapl.augment import crop
@@ -102,8 +103,9 @@ def weak(config: Augmentation, pictures: Array, key: Array) -> Array:
 
 def normalize(config: Augmentation, pictures: Array) -> Array:
     """Turn uint8 into the floats that networks take."""
-    mean, std = jnp.asarray(config.mean, jnp.float32), jnp.asarray(config.std, jnp.float32)
-    return (pictures.astype(jnp.float32) / 255 - mean) / std
+    # Subtract, then multiply: a division by a constant, or a product first, is rounded otherwise when compiled.
+    mean, scale = 255 * np.asarray(config.mean), 1 / (255 * np.asarray(config.std))
+    return (pictures.astype(jnp.float32) - mean.astype(np.float32)) * scale.astype(np.float32)
 
 
 def _jittered(config: Augmentation, points: Array, key: Array) -> Array:
