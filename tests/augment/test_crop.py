@@ -10,13 +10,17 @@ from sample_pictures import noise, photographs
 from metapl.augment import crop
 from metapl.augment.ops import GREY
 
+flip_and_shift = jax.jit(crop.flip_and_shift, static_argnames=("flip", "pixels"))
+random_resized = jax.jit(crop.random_resized, static_argnames=("flip", "size"))
+random_box = jax.jit(crop.random_box, static_argnums=(1, 2, 3))
+
 
 def resized_by_pillow(picture, size, box):
     return np.asarray(Image.fromarray(picture).resize((size, size), Image.Resampling.BILINEAR, box=box), np.int32)
 
 
 def test_boxes_keep_their_limits():
-    start, extent = map(np.asarray, crop.random_box(jax.random.key(0), 5000, 60, 80))
+    start, extent = map(np.asarray, random_box(jax.random.key(0), 5000, 60, 80))
     assert (start >= 0).all()
     assert (start + extent <= np.array([60, 80]) + 1e-3).all()
     whole = (extent < np.array([60, 80])).all(-1)  # a box that did not fit was cut
@@ -32,8 +36,8 @@ def test_boxes_keep_their_limits():
 def test_random_resized_crops_are_pillows(size):
     pictures = photographs(40)[:6]
     key = jax.random.key(3)
-    ours = np.asarray(crop.random_resized(jnp.asarray(pictures), key, flip=False, size=size), np.int32)
-    start, extent = map(np.asarray, crop.random_box(jax.random.split(key)[1], 6, 40, 40))
+    ours = np.asarray(random_resized(jnp.asarray(pictures), key, flip=False, size=size), np.int32)
+    start, extent = map(np.asarray, random_box(jax.random.split(key)[1], 6, 40, 40))
     for mine, picture, (y, x), (height, width) in zip(ours, pictures, start, extent, strict=True):
         theirs = resized_by_pillow(picture, size, (x, y, min(x + width, 40), min(y + height, 40)))
         assert np.abs(mine - theirs).max() <= 2
@@ -41,7 +45,7 @@ def test_random_resized_crops_are_pillows(size):
 
 def test_random_resized_crops_are_mirrored_half_of_the_time():
     ramp = np.broadcast_to(np.arange(0, 256, 8, dtype=np.uint8)[:, None], (400, 32, 32, 1))
-    cropped = np.asarray(crop.random_resized(jnp.asarray(ramp), jax.random.key(0), flip=True, size=8), np.int32)
+    cropped = np.asarray(random_resized(jnp.asarray(ramp), jax.random.key(0), flip=True, size=8), np.int32)
     assert (cropped[:, 0, 0, 0] > cropped[:, 0, -1, 0]).mean() == pytest.approx(0.5, abs=0.1)
 
 
@@ -59,7 +63,7 @@ def test_a_centre_of_the_right_size_is_not_resized():
 
 def test_flip_and_shift_pads_and_crops():
     pictures = noise(0, (200, 6, 6, 1)) // 2  # no level is that of the padding
-    moved = np.asarray(crop.flip_and_shift(jnp.asarray(pictures), jax.random.key(0), flip=True, pixels=2))
+    moved = np.asarray(flip_and_shift(jnp.asarray(pictures), jax.random.key(0), flip=True, pixels=2))
     seen = []
     for picture, mine in zip(pictures, moved, strict=True):
         padded = np.pad(picture, ((2, 2), (2, 2), (0, 0)), constant_values=GREY)

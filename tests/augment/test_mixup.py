@@ -5,12 +5,13 @@ import pytest
 
 from metapl.augment.mixup import mixup
 
+compiled = jax.jit(mixup, static_argnames="alpha")
 TARGETS = jax.nn.one_hot(jnp.arange(1000) % 10, 10)
 
 
 def test_inputs_and_targets_are_mixed_alike():
     inputs = jnp.broadcast_to(TARGETS[:, None, None, :], (1000, 2, 3, 10))
-    mixed, targets = mixup(inputs, TARGETS, jax.random.key(0), alpha=0.75)
+    mixed, targets = compiled(inputs, TARGETS, jax.random.key(0), alpha=0.75)
     np.testing.assert_allclose(mixed, jnp.broadcast_to(targets[:, None, None, :], mixed.shape), rtol=1e-6)
     np.testing.assert_allclose(targets.sum(-1), 1, rtol=1e-6)
 
@@ -18,7 +19,7 @@ def test_inputs_and_targets_are_mixed_alike():
 @pytest.mark.parametrize("alpha", [0.2, 4.0])
 def test_parts_are_beta(alpha):
     inputs = jnp.arange(1000.0)[:, None]
-    mixed, targets = mixup(inputs, jnp.eye(1000), jax.random.key(1), alpha)
+    mixed, targets = compiled(inputs, jnp.eye(1000), jax.random.key(1), alpha=alpha)
     part = np.asarray(jnp.diagonal(targets))
     part = part[part < 1]  # an example may meet itself
     assert part.mean() == pytest.approx(0.5, abs=0.05)
@@ -28,6 +29,6 @@ def test_parts_are_beta(alpha):
 
 def test_alpha_0_mixes_nothing():
     inputs = jnp.arange(6.0).reshape(3, 2)
-    mixed, targets = mixup(inputs, TARGETS[:3], jax.random.key(0), alpha=0)
+    mixed, targets = compiled(inputs, TARGETS[:3], jax.random.key(0), alpha=0)
     np.testing.assert_array_equal(mixed, inputs)
     np.testing.assert_array_equal(targets, TARGETS[:3])

@@ -59,14 +59,14 @@ def test_the_eval_view_is_the_picture_itself():
 
 
 def test_without_flips_and_shifts_the_weak_view_is_the_eval_view():
-    config = Augmentation(weak=STILL, strong=RandAugment(layers=1, ops=("invert",)))
+    config = Augmentation(weak=STILL, strong=RandAugment(layers=1, ops=("invert",), probability=1.0))
     seen = views_of(config)
     np.testing.assert_allclose(seen.weak, views.eval_view(config)(BATCH.unlabeled), rtol=1e-6)
     np.testing.assert_allclose(seen.labeled, views.eval_view(config)(BATCH.labeled), rtol=1e-6)
 
 
 def test_the_strong_view_is_made_from_the_weak_one():
-    seen = views_of(Augmentation(strong=RandAugment(layers=1, ops=("invert",))))
+    seen = views_of(Augmentation(strong=RandAugment(layers=1, ops=("invert",), probability=1.0)))
     np.testing.assert_allclose(seen.strong, -seen.weak, atol=1e-6)
     plain = views.eval_view(Augmentation())(BATCH.unlabeled)
     assert (seen.weak != plain).any()
@@ -78,16 +78,25 @@ def test_labelled_and_unlabelled_pictures_are_moved_apart():
     assert (seen.labeled != seen.weak).any()
 
 
+def test_normalisation_is_the_same_compiled_or_not():
+    config = Augmentation(mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616))
+    levels = jnp.broadcast_to(jnp.arange(256, dtype=jnp.uint8)[:, None], (256, 3))
+    normalize = functools.partial(views.normalize, config)
+    np.testing.assert_array_equal(normalize(levels), jax.jit(normalize)(levels))
+
+
 def test_large_pictures_are_cropped_and_resized():
-    config = Augmentation(size=20, weak=WeakView(crop="resized"), strong=RandAugment(layers=1, ops=("invert",)))
+    config = Augmentation(
+        size=20, weak=WeakView(crop="resized"), strong=RandAugment(layers=1, ops=("invert",), probability=1.0)
+    )
     seen = views_of(config)
     assert (seen.labeled.shape, seen.strong.shape) == ((4, 20, 20, 3), (12, 20, 20, 3))
     assert views.eval_view(config)(BATCH.unlabeled).shape == (12, 20, 20, 3)
 
 
 def test_views_are_a_function_of_batch_and_key():
-    once, other = views_of(Augmentation()), views_of(Augmentation(), key=jax.random.key(1))
-    jax.tree.map(np.testing.assert_array_equal, once, views.build(Augmentation())(BATCH, KEY))
+    once, again, other = (views_of(Augmentation(), key=jax.random.key(seed)) for seed in (0, 0, 1))
+    jax.tree.map(np.testing.assert_array_equal, once, again)
     for name in ("labeled", "weak", "strong"):
         assert (getattr(once, name) != getattr(other, name)).any(), name
 

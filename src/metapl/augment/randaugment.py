@@ -18,12 +18,12 @@ ones go on in the same proportion, but for operations whose range has an end. Wi
 The sign is drawn for each image. Where the codes of others disagree:
 
 - They keep ⌊4 s⌋ bits and solarize from ⌊256 s⌋ on, so that these two become *weaker* with M (in the paper's code the
-  threshold of M = 16, 409, overflows to 153). Here both become stronger.
+  threshold of M = 16, 409, does not even fit its uint8). Here both become stronger.
 - The paper's code blends contrast with the number of pixels over 256 instead of the mean; here it is the mean, as in
   Pillow and AutoAugment.
 - The paper's code lacks Sample Pairing, which its Table 5 lists, and draws Cutout, which Table 5 does not list.
-- The paper's code skips each operation with a probability that it draws from 0.2 to 0.8 for each image; `probability`
-  = 0.5 comes close.
+- The paper's code does an operation with a probability that it draws from 0.2 to 0.8 for each image; `probability` is
+  their mean. RandAugment's own paper does all of them, at a smaller M.
 """
 
 from dataclasses import dataclass
@@ -67,8 +67,8 @@ class RandAugment:
     """Operations that each image goes through (N)."""
     magnitude: Annotated[float, Ge(0), Le(30)] = 16.0
     """Their strength (M): 10 is the end of AutoAugment's ranges, beyond it they go on."""
-    probability: Annotated[float, Gt(0), Le(1)] = 1.0
-    """Chance that an operation is done, not skipped."""
+    probability: Annotated[float, Gt(0), Le(1)] = 0.5
+    """Chance that an operation is done, not skipped. RandAugment's own paper: 1."""
     translate: Annotated[float, Ge(0), Le(1)] = 0.125
     """Translation at magnitude 10, as a part of the side. The paper's code: 1/8 for CIFAR, 100/224 for ImageNet."""
     ops: Annotated[tuple[Op, ...], MinLen(1)] = CIFAR_OPS

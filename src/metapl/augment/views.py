@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge, Gt, Le, MinLen
+from numpy.typing import NDArray
 
 from metapl.augment import crop
 from metapl.augment.randaugment import RandAugment, distort
@@ -89,9 +90,9 @@ def eval_view(config: Augmentation) -> Callable[[Array], Array]:
     return view
 
 
-def is_picture(examples: Array) -> bool:
+def is_picture(examples: Array | NDArray[np.generic]) -> bool:
     """Tell pictures from points, by their type."""
-    return examples.dtype == jnp.uint8
+    return bool(examples.dtype == jnp.uint8)
 
 
 def weak(config: Augmentation, pictures: Array, key: Array) -> Array:
