@@ -3,17 +3,16 @@
 Magnitude 10 is the end of AutoAugment's range, as in the TensorFlow code of RandAugment and of the paper; larger
 ones go on in the same proportion, but for operations whose range has an end. With s = M / 10:
 
-| operation                       | value                           | M = 0   | 10      | 16 (default)   |
-|---------------------------------|---------------------------------|---------|---------|----------------|
-| auto_contrast, equalize, invert | none                            |         |         |                |
-| posterize                       | bits kept: 8 − ⌊4 s⌋, at least 4 | 8       | 4       | 4              |
-| solarize                        | from this level up: 256 − ⌊256 s⌋ | 256   | 0       | 0              |
-| brightness, color, contrast,    | factor 0.1 + 1.8 s              | 0.1     | 1.9     | 2.98           |
-|   sharpness                     |                                 |         |         |                |
-| sample_pairing                  | the partner's part: 0.4 s, at most 0.4 | 0 | 0.4     | 0.4            |
-| rotate                          | ± 30 s degrees                  | 0       | 30      | 48             |
-| shear_x, shear_y                | ± 0.3 s                         | 0       | 0.3     | 0.48           |
-| translate_x, translate_y        | ± `translate` s of the side     | 0       | 4 of 32 | 6.4 of 32      |
+| operation                                | value                                  | M = 0 | M = 10  | M = 16    |
+|------------------------------------------|----------------------------------------|-------|---------|-----------|
+| auto_contrast, equalize, invert          | none                                   |       |         |           |
+| posterize                                | bits kept: 8 − ⌊4 s⌋, at least 4       | 8     | 4       | 4         |
+| solarize                                 | levels from 256 − ⌊256 s⌋ up           | 256   | 0       | 0         |
+| brightness, color, contrast, sharpness   | factor 0.1 + 1.8 s                     | 0.1   | 1.9     | 2.98      |
+| sample_pairing                           | the partner's part: 0.4 s, at most 0.4 | 0     | 0.4     | 0.4       |
+| rotate                                   | ± 30 s degrees                         | 0     | 30      | 48        |
+| shear_x, shear_y                         | ± 0.3 s                                | 0     | 0.3     | 0.48      |
+| translate_x, translate_y                 | ± `translate` s of the side            | 0     | 4 of 32 | 6.4 of 32 |
 
 The sign is drawn for each image. Where the codes of others disagree:
 
@@ -23,7 +22,7 @@ The sign is drawn for each image. Where the codes of others disagree:
   Pillow and AutoAugment.
 - The paper's code lacks Sample Pairing, which its Table 5 lists, and draws Cutout, which Table 5 does not list.
 - The paper's code does an operation with a probability that it draws from 0.2 to 0.8 for each image; `probability` is
-  their mean. RandAugment's own paper does all of them, at a smaller M.
+  their mean. RandAugment's own paper does all of them.
 """
 
 from dataclasses import dataclass
