@@ -4,6 +4,8 @@
 
 Prints the median times of both, interleaved, and the median of their ratios; a ratio counts the weak view, RandAugment
 (N = 2, all 15 operations), Cutout and normalisation of one batch against one step (forward, backward, Nesterov).
+
+Measured on two CPU cores that others used, too: 38 ms and 4.0 s (best 17 ms and 1.9 s), ratio 0.9 %.
 """
 
 import os
