@@ -1,30 +1,115 @@
-"""From a batch as it is stored to the views that networks see."""
+"""From a batch as it is stored to the views that networks see.
+
+Points are float [B, D], pictures uint8 [B, H, W, C]; what a batch holds is seen from its type. Of pictures:
+
+- the *eval* view is the whole picture, or its middle part resized if the views have a size of their own;
+- the *weak* view is mirrored and moved (or, for large pictures, a random part resized); labelled pictures get it, too;
+- the *strong* view is the weak view, the very same pixels, after RandAugment and Cutout, as in the paper's code (which
+  then mirrors and moves it once more; we do not).
+
+All of it happens on uint8; the last step makes floats of them, normalised with a mean and a deviation.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import jax
-from annotated_types import Ge
+import jax.numpy as jnp
+import numpy as np
+from annotated_types import Ge, Gt, Le, MinLen
+from numpy.typing import NDArray
 
+from metapl.augment import crop
+from metapl.augment.randaugment import RandAugment, distort
 from metapl.types import Array, Batch, Views
 
 
 @dataclass(frozen=True)
+class WeakView:
+    """What the weak view does to a picture."""
+
+    flip: bool = True
+    """Mirror half of the pictures. Not for digits and letters."""
+    crop: Literal["shift", "resized"] = "shift"
+    """shift: move by up to `shift_pixels`, grey coming in. resized: 8 to 100 % of the area, resized to `size`."""
+    shift_pixels: Annotated[int, Ge(0)] = 4
+    """The padding of a pad-and-crop."""
+
+
+@dataclass(frozen=True)
 class Augmentation:
-    """What the weak and the strong view do to an example."""
+    """What the views do to an example: points know `jitter` alone, pictures all the others."""
 
     jitter: Annotated[float, Ge(0)] = 0.0
-    """Strong view: standard deviation of Gaussian noise added to each feature."""
+    """Strong view of points: standard deviation of Gaussian noise added to each feature."""
+    size: Annotated[int, Ge(0)] = 0
+    """Side of a picture's views in pixels; 0: as stored."""
+    centre: Annotated[float, Gt(0), Le(1)] = 0.875
+    """Eval view with a `size`: the part of the shorter side that is resized to it. 1 sees the whole square."""
+    mean: Annotated[tuple[float, ...], MinLen(1)] = (0.5,)
+    """Taken from pictures in 0 to 1: one number, or one for each channel."""
+    std: Annotated[tuple[float, ...], MinLen(1)] = (0.5,)
+    """What is left is divided by it; 0.5 and 0.5 give −1 to 1."""
+    weak: WeakView = WeakView()
+    strong: RandAugment = RandAugment()
+
+    def check(self) -> None:
+        """Refuse what no single field can."""
+        if len(self.mean) != len(self.std):
+            raise ValueError(f"mean and std take as many numbers each, got {len(self.mean)} and {len(self.std)}")
+        if not all(std > 0 for std in self.std):
+            raise ValueError(f"std takes numbers above 0, got {self.std}")
+        if (self.size > 0) != (self.weak.crop == "resized"):
+            raise ValueError(f"a size goes with weak.crop = 'resized', got {self.size} and {self.weak.crop!r}")
 
 
 def build(config: Augmentation) -> Callable[[Batch, Array], Views]:
     """Make the function from (batch, key) to views."""
 
     def views(batch: Batch, key: Array) -> Views:
-        strong = batch.unlabeled
-        if config.jitter:
-            strong = strong + config.jitter * jax.random.normal(key, strong.shape, strong.dtype)
-        return Views(batch.labeled, batch.labels, batch.unlabeled, strong)
+        if not is_picture(batch.unlabeled):
+            return Views(batch.labeled, batch.labels, batch.unlabeled, _jittered(config, batch.unlabeled, key))
+        labeled_key, weak_key, strong_key = jax.random.split(key, 3)
+        labeled = weak(config, batch.labeled, labeled_key)
+        unlabeled = weak(config, batch.unlabeled, weak_key)
+        strong = distort(config.strong, unlabeled, strong_key)
+        return Views(normalize(config, labeled), batch.labels, normalize(config, unlabeled), normalize(config, strong))
 
     return views
+
+
+def eval_view(config: Augmentation) -> Callable[[Array], Array]:
+    """Make the function from stored examples to what a network is asked about."""
+
+    def view(examples: Array) -> Array:
+        if not is_picture(examples):
+            return examples
+        return normalize(config, crop.centre(examples, config.size, config.centre) if config.size else examples)
+
+    return view
+
+
+def is_picture(examples: Array | NDArray[np.generic]) -> bool:
+    """Tell pictures from points, by their type."""
+    return bool(examples.dtype == jnp.uint8)
+
+
+def weak(config: Augmentation, pictures: Array, key: Array) -> Array:
+    """Mirror and crop, still as uint8."""
+    if config.weak.crop == "resized":
+        return crop.random_resized(pictures, key, config.weak.flip, config.size)
+    return crop.flip_and_shift(pictures, key, config.weak.flip, config.weak.shift_pixels)
+
+
+def normalize(config: Augmentation, pictures: Array) -> Array:
+    """Turn uint8 into the floats that networks take."""
+    # Subtract, then multiply: a division by a constant, or a product first, is rounded otherwise when compiled.
+    mean, scale = 255 * np.asarray(config.mean), 1 / (255 * np.asarray(config.std))
+    return (pictures.astype(jnp.float32) - mean.astype(np.float32)) * scale.astype(np.float32)
+
+
+def _jittered(config: Augmentation, points: Array, key: Array) -> Array:
+    if not config.jitter:
+        return points
+    return points + config.jitter * jax.random.normal(key, points.shape, points.dtype)

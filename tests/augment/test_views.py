@@ -1,0 +1,124 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sample_pictures import photographs
+
+from metapl.augment import views
+from metapl.augment.randaugment import RandAugment
+from metapl.augment.views import Augmentation, WeakView
+from metapl.schema import ConfigError, from_dict, to_dict, validate
+from metapl.types import Batch
+
+PICTURES = photographs()
+LABELS = jnp.arange(4, dtype=jnp.int32)
+BATCH = Batch(jnp.asarray(PICTURES[:4]), LABELS, jnp.asarray(PICTURES[4:]))
+KEY = jax.random.key(0)
+STILL = WeakView(flip=False, shift_pixels=0)
+
+
+compiled = functools.cache(lambda config: jax.jit(views.build(config)))
+
+
+def views_of(config, batch=BATCH, key=KEY):
+    return compiled(config)(batch, key)
+
+
+def test_points_get_jitter_and_nothing_else():
+    points = jax.random.normal(jax.random.key(1), (5, 2))
+    batch = Batch(points, jnp.zeros(5, jnp.int32), points + 1)
+    seen = views.build(Augmentation(jitter=0.5))(batch, KEY)
+    np.testing.assert_array_equal(seen.labeled, points)
+    np.testing.assert_array_equal(seen.weak, points + 1)
+    np.testing.assert_array_equal(seen.strong, points + 1 + 0.5 * jax.random.normal(KEY, (5, 2)))
+    np.testing.assert_array_equal(views.eval_view(Augmentation(jitter=0.5))(points), points)
+
+
+def test_pictures_come_out_normalised():
+    seen = views_of(Augmentation())
+    assert (seen.labeled.shape, seen.weak.shape, seen.strong.shape) == (
+        (4, 32, 32, 3),
+        (12, 32, 32, 3),
+        (12, 32, 32, 3),
+    )
+    np.testing.assert_array_equal(seen.labels, LABELS)
+    for view in (seen.labeled, seen.weak, seen.strong):
+        assert view.dtype == jnp.float32
+        assert view.min() >= -1
+        assert view.max() <= 1
+        # Every value is one of the 256 that pictures have.
+        np.testing.assert_allclose((view + 1) * 127.5, jnp.round((view + 1) * 127.5), atol=1e-3)
+
+
+def test_the_eval_view_is_the_picture_itself():
+    config = Augmentation(mean=(0.4, 0.5, 0.6), std=(0.2, 0.25, 0.3))
+    expected = (PICTURES / 255.0 - np.array(config.mean)) / np.array(config.std)
+    np.testing.assert_allclose(views.eval_view(config)(jnp.asarray(PICTURES)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_flips_and_shifts_the_weak_view_is_the_eval_view():
+    config = Augmentation(weak=STILL, strong=RandAugment(layers=1, ops=("invert",), probability=1.0))
+    seen = views_of(config)
+    np.testing.assert_allclose(seen.weak, views.eval_view(config)(BATCH.unlabeled), rtol=1e-6)
+    np.testing.assert_allclose(seen.labeled, views.eval_view(config)(BATCH.labeled), rtol=1e-6)
+
+
+def test_the_strong_view_is_made_from_the_weak_one():
+    seen = views_of(Augmentation(strong=RandAugment(layers=1, ops=("invert",), probability=1.0)))
+    np.testing.assert_allclose(seen.strong, -seen.weak, atol=1e-6)
+    plain = views.eval_view(Augmentation())(BATCH.unlabeled)
+    assert (seen.weak != plain).any()
+
+
+def test_labelled_and_unlabelled_pictures_are_moved_apart():
+    same = Batch(BATCH.labeled, LABELS, BATCH.labeled)
+    seen = views_of(Augmentation(strong=RandAugment(layers=0)), same)
+    assert (seen.labeled != seen.weak).any()
+
+
+def test_normalisation_is_the_same_compiled_or_not():
+    config = Augmentation(mean=(0.4914, 0.4822, 0.4465), std=(0.247, 0.2435, 0.2616))
+    levels = jnp.broadcast_to(jnp.arange(256, dtype=jnp.uint8)[:, None], (256, 3))
+    normalize = functools.partial(views.normalize, config)
+    np.testing.assert_array_equal(normalize(levels), jax.jit(normalize)(levels))
+
+
+def test_large_pictures_are_cropped_and_resized():
+    config = Augmentation(
+        size=20, weak=WeakView(crop="resized"), strong=RandAugment(layers=1, ops=("invert",), probability=1.0)
+    )
+    seen = views_of(config)
+    assert (seen.labeled.shape, seen.strong.shape) == ((4, 20, 20, 3), (12, 20, 20, 3))
+    assert views.eval_view(config)(BATCH.unlabeled).shape == (12, 20, 20, 3)
+
+
+def test_views_are_a_function_of_batch_and_key():
+    once, again, other = (views_of(Augmentation(), key=jax.random.key(seed)) for seed in (0, 0, 1))
+    jax.tree.map(np.testing.assert_array_equal, once, again)
+    for name in ("labeled", "weak", "strong"):
+        assert (getattr(once, name) != getattr(other, name)).any(), name
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Augmentation(mean=(0.5, 0.5)), "mean and std take as many numbers each, got 2 and 1"),
+        (Augmentation(std=(0.0,)), "std takes numbers above 0"),
+        (Augmentation(size=224), "a size goes with weak.crop = 'resized', got 224 and 'shift'"),
+        (Augmentation(weak=WeakView(crop="resized")), "a size goes with weak.crop = 'resized', got 0 and 'resized'"),
+        (Augmentation(jitter=-1.0), "jitter takes a number of at least 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        validate(config)
+
+
+def test_config_goes_to_a_file_and_back():
+    config = Augmentation(
+        jitter=0.1, mean=(0.1, 0.2, 0.3), std=(1.0, 1.0, 1.0), weak=STILL, strong=RandAugment(layers=3)
+    )
+    assert from_dict(Augmentation, to_dict(config), {}) == config
+    assert from_dict(Augmentation, {"jitter": 0.1}, {}) == Augmentation(jitter=0.1)

@@ -1,0 +1,59 @@
+import numpy as np
+import pytest
+from PIL import Image
+
+from metapl.augment.randaugment import RandAugment
+from metapl.augment.views import Augmentation, WeakView
+from metapl.data.dataset import Dataset
+from metapl.report import contact_sheet
+from metapl.schema import ConfigError
+
+STILL = Augmentation(
+    weak=WeakView(flip=False, shift_pixels=0), strong=RandAugment(layers=1, ops=("invert",), probability=1.0)
+)
+
+
+def dataset_of(pictures):
+    labels = np.arange(len(pictures), dtype=np.int32) % 3
+    return Dataset(pictures, labels, pictures, pictures, labels, ("aeroplane", "frog", "a quite long class name"))
+
+
+def find(sheet, picture, times):
+    """Count the places where an enlarged picture stands, whole."""
+    large = picture.repeat(times, 0).repeat(times, 1)
+    windows = np.lib.stride_tricks.sliding_window_view(sheet, large.shape)[:, :, 0]
+    return int((windows == large).all(axis=(-3, -2, -1)).sum())
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_originals_and_views_are_on_the_sheet(tmp_path, channels):
+    pictures = np.random.default_rng(0).integers(0, 256, (4, 8, 8, channels), dtype=np.uint8)
+    contact_sheet.show(dataset_of(pictures), STILL, tmp_path / "sheet.png", rows=3, columns=2)
+    with Image.open(tmp_path / "sheet.png") as image:
+        assert image.format == "PNG"
+        sheet = np.asarray(image)
+    for picture in np.broadcast_to(pictures, (4, 8, 8, 3))[:3]:
+        assert find(sheet, picture, 8) == 3  # itself and two weak views
+        assert find(sheet, 255 - picture, 8) == 2
+    assert find(sheet, np.broadcast_to(pictures[3], (8, 8, 3)), 8) == 0
+
+
+def test_views_of_another_size_fit(tmp_path):
+    pictures = np.random.default_rng(0).integers(0, 256, (2, 90, 120, 3), dtype=np.uint8)
+    config = Augmentation(
+        size=40, weak=WeakView(crop="resized"), strong=RandAugment(layers=1, ops=("invert",), probability=1.0)
+    )
+    contact_sheet.show(dataset_of(pictures), config, tmp_path / "sheet.png", rows=2, columns=1)
+    with Image.open(tmp_path / "sheet.png") as image:
+        assert find(np.asarray(image), pictures[1], 1) == 1
+
+
+def test_classes_come_in_turn():
+    labels = np.array([2, 2, 0, 0, 0, 1], np.int32)
+    np.testing.assert_array_equal(contact_sheet.classes_in_turn(labels, 5), [2, 5, 0, 3, 1])
+
+
+def test_points_have_no_contact_sheet(tmp_path):
+    points = np.zeros((4, 2), np.float32)
+    with pytest.raises(ConfigError, match="takes pictures"):
+        contact_sheet.show(dataset_of(points), STILL, tmp_path / "sheet.png")
