@@ -20,7 +20,6 @@ import jax.numpy as jnp
 
 from metapl import config as configs
 from metapl import data, models, train
-from metapl.data import loader
 
 torch: Any
 try:
@@ -39,18 +38,17 @@ def ours(method: str, datasets: int, steps: int) -> Callable[[], float]:
     """Seconds for one step of all data sets at once, as the package trains them (compiled beforehand)."""
     config = configs.parse(f'[[stages]]\nunlabeled_batch = {BATCH}\nmethod.name = "{method}"', "benchmark")
     stage = dataclasses.replace(config.stages[0], steps=10**6)
-    sets = [data.load(config.data, seed) for seed in range(datasets)]
-    resident = jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, sets))
+    resident, own_data = train.to_device(data.load(config.data, list(range(datasets)), ()))
     network = models.build(config.model, classes=2)
     keys = jnp.stack([jax.random.key(seed) for seed in range(datasets)])
     start = jax.vmap(network.init)(keys, resident.labeled)
-    init, advance, _ = train.stage_functions(config, stage, network)
-    state = jax.block_until_ready(advance(init(resident, keys, start), resident, keys, 0, 1)[0])
+    init, advance, _ = train.stage_functions(config, stage, network, own_data)
+    state = jax.block_until_ready(advance(init(keys, start, resident), keys, resident, 0, 1)[0])
 
     def measure() -> float:
         nonlocal state
         begin = time.perf_counter()
-        state = jax.block_until_ready(advance(state, resident, keys, 0, steps)[0])
+        state = jax.block_until_ready(advance(state, keys, resident, 0, steps)[0])
         return (time.perf_counter() - begin) / steps
 
     return measure
@@ -65,7 +63,7 @@ def new_torch_network() -> Any:
 
 def torch_step(method: str) -> Callable[[], None]:
     """One step on one data set, as a plain loop has it."""
-    moons = data.load(configs.Config().data, 0)
+    (moons,) = data.load(configs.Config().data, [0], ())
     x_l, y_l = torch.tensor(moons.labeled), torch.tensor(moons.labels, dtype=torch.long)
     x_u = torch.tensor(moons.unlabeled)
     cross_entropy = torch.nn.functional.cross_entropy

@@ -51,12 +51,15 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, train"),
+        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, train, data"),
         (["demo", "--dataset", "3"], "--dataset"),
         (["demo", "--datasets", "many"], "datasets"),
         (["demo", "--datasets", "0"], "datasets takes a number of at least 1, got 0"),
         (["demo", "--steps", "-5"], "steps takes a number of at least 0, got -5"),
         (["train", "two_moons_mpl", "--seeds", "0"], "seeds takes a number of at least 1, got 0"),
+        (["data", "chekc"], "there is no verb 'chekc' of data; the verbs are check, show, select"),
+        (["data", "check", "digitz"], "'digitz' is not a source (digits, cifar10"),
+        (["data", "show", "cifar10@45#0", "--data-dir", "."], "cifar10: no cifar-10-batches-py"),
         (["train"], "train needs a preset or a TOML file first; the presets are two_moons_"),
         (["train", "nowhere.toml"], "is neither a preset"),
         (["train", "two_moons_mpl", "--data.noise", "-1"], "data.noise takes a number of at least 0, got -1.0"),
@@ -103,7 +106,9 @@ def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("metapl.runtime.start", lambda: None)
     seen = []
-    monkeypatch.setattr("metapl.run.run", lambda config, seeds, out, console: (out / "x").touch() or seen.append(out))
+    monkeypatch.setattr(
+        "metapl.run.run", lambda config, seeds, folders, out, console: (out / "x").touch() or seen.append(out)
+    )
     for _ in range(2):
         assert run(capsys, "train", "two_moons_mpl")[0] == 0
     assert seen == [Path("runs/two_moons_mpl"), Path("runs/two_moons_mpl-2")]

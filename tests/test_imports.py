@@ -22,6 +22,7 @@ FLOORS = [
     {"evaluate", "runlog"},
     {"report", "run"},
     {"demo"},
+    {"data_cli"},
     {"cli"},
     {"__main__"},
 ]

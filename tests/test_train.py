@@ -7,15 +7,20 @@ import numpy as np
 import pytest
 
 from metapl import config as configs
-from metapl import evaluate
+from metapl import data, evaluate
 from metapl.config import Config
-from metapl.train import train
+from metapl.train import Trained
+from metapl.train import train as train_on
 
 
 def small(name: str, **changes) -> Config:
     config = configs.load(name)
     stages = tuple(dataclasses.replace(stage, steps=40) for stage in config.stages)
     return dataclasses.replace(config, stages=stages, **changes)
+
+
+def train(config: Config, seeds: list[int], **watch) -> Trained:
+    return train_on(config, seeds, data.load(config.data, seeds, ()), **watch)
 
 
 @pytest.fixture(scope="module")
@@ -66,11 +71,55 @@ def test_a_stage_hands_its_weights_to_the_next():
 
 
 def test_accuracy_counts_right_answers():
-    trained = train(small("two_moons_supervised"), seeds=[4, 5])
-    inputs = np.stack([dataset.test for dataset in trained.datasets])
-    labels = np.stack([dataset.test_labels for dataset in trained.datasets])
-    for i, accuracy in enumerate(evaluate.accuracies(trained)):
+    config = small("two_moons_supervised")
+    datasets = data.load(config.data, [4, 5], ())
+    trained = train_on(config, [4, 5], datasets)
+    inputs = np.stack([dataset.test for dataset in datasets])
+    labels = np.stack([dataset.test_labels for dataset in datasets])
+    for i, accuracy in enumerate(evaluate.accuracies(trained, config.augmentation, datasets)):
         weights = jax.tree.map(lambda leaf, i=i: leaf[i], trained.weights)
         logits, _ = trained.network.apply(weights.params, weights.stats, inputs[i], train=False)
         right = sum(int(np.argmax(row)) == label for row, label in zip(np.asarray(logits), labels[i], strict=True))
         assert accuracy == right / 2000
+
+
+DIGITS = """
+log_every_steps = 200
+[data]
+name = "digits"
+split = "digits@100#0"
+[augmentation.weak]
+flip = false
+shift_pixels = 1
+[augmentation.strong]
+layers = 1
+magnitude = 5.0
+[model]
+hidden = [64]
+activation = "relu"
+[[stages]]
+steps = 400
+labeled_batch = 50
+unlabeled_batch = 50
+method = {name = "uda", optimizer.learning_rate = 0.2}
+"""
+
+
+def test_pictures_go_the_same_way_for_one_seed_and_for_many():
+    """Views, loop and evaluation on uint8 pictures that all seeds share; chance is 10 %."""
+    config = configs.parse(DIGITS, "digits")
+    datasets = data.load(config.data, [0, 1], ())
+    assert datasets[0] is datasets[1]
+    accuracies = evaluate.accuracies(train_on(config, [0, 1], datasets), config.augmentation, datasets)
+    assert np.all(accuracies > 0.7)
+    alone = evaluate.accuracies(train_on(config, [1], datasets[:1]), config.augmentation, datasets[:1])
+    assert abs(alone[0] - accuracies[1]) < 0.05  # the same run, but for what rounding does in 400 steps
+
+
+def test_examples_are_answered_in_the_order_they_were_asked_whatever_the_batches(monkeypatch):
+    config = small("two_moons_supervised")
+    datasets = data.load(config.data, [4, 5], ())
+    trained = train_on(config, [4, 5], datasets)
+    whole = evaluate.accuracies(trained, config.augmentation, datasets)
+    monkeypatch.setattr(evaluate, "BATCH", 333)
+    np.testing.assert_array_equal(evaluate.accuracies(trained, config.augmentation, datasets), whole)

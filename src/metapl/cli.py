@@ -70,12 +70,15 @@ def train(args: Sequence[str]) -> None:
         _train_help(wanted=any(arg in ("-h", "--help") for arg in args))
 
     from metapl import run, runtime
+    from metapl.data_cli import folders
 
     @dataclass(frozen=True)
     class Flags:
         config: Annotated[configs.Config, tyro.conf.arg(name="")]
         seeds: Annotated[int, Ge(1)] = 1
         """How many runs: with seed, seed + 1, and so on, all at once."""
+        data_dir: Path | None = None
+        """Where data files are, if the source has any. Default: the per-user cache."""
         out: Path | None = None
         """Folder of the run: new or empty. Default: runs/NAME, or the next free name after it."""
 
@@ -84,7 +87,7 @@ def train(args: Sequence[str]) -> None:
     validate(flags)
     out = claim(flags.out or next_free(Path("runs") / Path(args[0]).stem))
     runtime.start()
-    run.run(flags.config, flags.seeds, out, Console())
+    run.run(flags.config, flags.seeds, folders(flags.data_dir), out, Console())
 
 
 def _train_help(wanted: bool) -> None:
@@ -102,7 +105,36 @@ def _train_help(wanted: bool) -> None:
     raise SystemExit(0)
 
 
-VERBS: dict[str, Callable[[Sequence[str]], None]] = {"demo": demo, "train": train}
+def data(args: Sequence[str]) -> None:
+    """Look at data: check a source for leaks and bad files, show its views, select extra pictures.
+
+    The sources are digits, cifar10, cifar100, svhn, mnist, fashion_mnist, tfrecord (ImageNet), and your own pictures
+    as a folder, a .csv or an .npz.
+
+    Examples:
+
+      metapl data check digits
+
+      metapl data show digits --out sheets/digits
+
+      metapl data select probabilities.npy --names paths.txt
+    """
+    from metapl import data_cli
+
+    verbs = {"check": data_cli.check, "show": data_cli.show, "select": data_cli.select}
+    verb, *rest = list(args) or ["--help"]
+    if verb in ("-h", "--help"):
+        lines = ["usage: metapl data VERB [--out FOLDER] [FLAGS]", "", _dedent(data.__doc__)]
+        lines += [f"  {name:<10}{_first_line(function)}" for name, function in verbs.items()]
+        lines += ["", "metapl data VERB --help tells what it does and which flags it takes."]
+        Console().print("\n".join(lines), highlight=False, markup=False)
+    elif verb in verbs:
+        verbs[verb](rest)
+    else:
+        raise ConfigError(f"there is no verb {verb!r} of data; the verbs are {', '.join(verbs)}")
+
+
+VERBS: dict[str, Callable[[Sequence[str]], None]] = {"demo": demo, "train": train, "data": data}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -125,7 +157,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _overview() -> str:
     lines = [metapl.__doc__ or "", "", "usage: metapl VERB [FLAGS]", ""]
-    lines += [f"  {name:<10}{(verb.__doc__ or '').splitlines()[0]}" for name, verb in VERBS.items()]
+    lines += [f"  {name:<10}{_first_line(verb)}" for name, verb in VERBS.items()]
     return "\n".join([*lines, "", "metapl VERB --help tells what a verb does and which flags it takes."])
 
 
@@ -133,6 +165,10 @@ def _parse(cls: type[T], verb: str, args: Sequence[str], default: T) -> T:
     return tyro.cli(
         cls, prog=f"metapl {verb}", description=_dedent(VERBS[verb.split()[0]].__doc__), args=args, default=default
     )
+
+
+def _first_line(function: Callable[..., None]) -> str:
+    return (function.__doc__ or "").splitlines()[0]
 
 
 def _dedent(text: str | None) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import tyro
+from annotated_types import Ge
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -15,6 +16,7 @@ from metapl.folders import claim, next_free
 from metapl.schema import ConfigError, validate
 
 if TYPE_CHECKING:
+    from metapl.data.files import Folders
     from metapl.data.leave_out import Hashed, LeaveOut, Look
     from metapl.data.source import Source
 
@@ -61,6 +63,65 @@ def check(args: Sequence[str]) -> None:
     console.print(f"Wrote {out}/audit.json and hashes.npz", highlight=False, markup=False, soft_wrap=True)
     if found.problems:
         sys.exit(1)
+
+
+def show(args: Sequence[str]) -> None:
+    """Draw a contact sheet: pictures beside their weak and strong views.
+
+    SOURCE is a source's name, a split (cifar10-4k, cifar10@4000#1), or a folder, .csv or .npz of pictures. Writes
+    contact_sheet.png. Pictures of digits are not mirrored unless you ask for it.
+
+    Examples:
+
+      metapl data show digits
+
+      metapl data show cifar10-4k --data-dir ~/data --augmentation.strong.magnitude 10
+
+      metapl data show ./my_pictures --size 64 --rows 20 --out sheets/mine
+    """
+    from metapl import runtime
+    from metapl.augment.views import Augmentation
+    from metapl.data import assemble, open_source, pictures
+    from metapl.report import contact_sheet
+
+    @dataclass(frozen=True)
+    class Flags:
+        source: tyro.conf.Positional[str]
+        """What to show."""
+        augmentation: Augmentation = contact_sheet.usual_augmentation(_mirrored(args))
+        size: Annotated[int, Ge(0)] = 0
+        """Side that pictures are cut and scaled to; 0: as stored."""
+        rows: Annotated[int, Ge(1)] = 10
+        """How many pictures."""
+        columns: Annotated[int, Ge(1)] = 4
+        """How many views of each kind."""
+        seed: Annotated[int, Ge(0)] = 0
+        """Draws the views."""
+        data_dir: Path | None = None
+        """Where the source's files are. Default: the per-user cache."""
+        out: Path | None = None
+        """Folder for contact_sheet.png: new or empty. Default: runs/show, or the next free name after it."""
+
+    flags = _parse(Flags, "show", show, args)
+    validate(flags)
+    dataset = pictures.load(open_source.settings_of(flags.source), folders(flags.data_dir))
+    out = claim(flags.out or next_free(Path("runs/show")))
+    runtime.start()
+    chosen = contact_sheet.classes_in_turn(dataset.labels, flags.rows)
+    originals = assemble.to_array(dataset.labeled, flags.size, chosen)
+    names = [dataset.class_names[label] for label in dataset.labels[chosen]]
+    sheet = out / "contact_sheet.png"
+    contact_sheet.show(originals, names, flags.augmentation, sheet, flags.columns, flags.seed)
+    Console().print(f"Wrote {out}/contact_sheet.png", highlight=False, markup=False, soft_wrap=True)
+
+
+def _mirrored(args: Sequence[str]) -> bool:
+    """Whether the pictures of the source that is named first among the flags may be mirrored."""
+    from metapl.data import open_source
+
+    if not args or args[0].startswith("-"):
+        return True
+    return open_source.settings_of(args[0]).mirrored
 
 
 def select(args: Sequence[str]) -> None:
@@ -189,7 +250,15 @@ def _is_hashes(spec: str) -> bool:
 def _open(spec: str, data_dir: Path | None) -> "Source":
     from metapl.data import open_source
 
-    return open_source.open_source(spec, data_dir)
+    return open_source.open_source(spec, folders(data_dir))
+
+
+def folders(data_dir: Path | None) -> "Folders":
+    """Where data files are looked for: the folder that the user names, then the per-user cache."""
+    from metapl import runtime
+    from metapl.data import files
+
+    return files.search_folders(data_dir, runtime.cache_folder())
 
 
 def _parse(cls: type[T], verb: str, function: Callable[[Sequence[str]], None], args: Sequence[str]) -> T:

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from metapl import evaluate, runlog, runtime, statistics
+from metapl import data, evaluate, runlog, runtime, statistics
 from metapl.config import Config, load
+from metapl.data.dataset import Dataset
 from metapl.report import two_moons
 from metapl.train import Trained, train
 from metapl.types import Metrics
@@ -57,6 +58,7 @@ class Outcome:
 
     config: Config
     trained: Trained
+    first_dataset: Dataset
     accuracies: NDArray[np.float64]
     seconds: float
 
@@ -68,13 +70,16 @@ def run(demo: Demo, out: Path, console: Console) -> None:
     console.print(results_table(summary), differences_table(summary))
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
     _write_accuracies(out / "accuracies.csv", outcomes, demo)
-    panels = {METHODS[name][0]: (outcome.trained, outcome.accuracies[0]) for name, outcome in outcomes.items()}
+    panels = [
+        two_moons.Panel(METHODS[name][0], outcome.accuracies[0], outcome.trained, outcome.first_dataset)
+        for name, outcome in outcomes.items()
+    ]
     two_moons.draw(panels, out / "two_moons.png")
 
 
 def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
     """Train the methods, as many at once as there are cores: steps this small keep no more than one core busy."""
-    stop = threading.Event()
+    stop, seeds = threading.Event(), list(range(demo.seed, demo.seed + demo.datasets))
     with runlog.progress(console) as watch_run, ThreadPoolExecutor(runtime.cores()) as pool:
 
         def one(name: str) -> Outcome:
@@ -87,8 +92,10 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
                 watch(stage, done, metrics)
 
             start = time.monotonic()
-            trained = train(config, range(demo.seed, demo.seed + demo.datasets), watch_until_stopped)
-            return Outcome(config, trained, evaluate.accuracies(trained), time.monotonic() - start)
+            datasets = data.load(config.data, seeds, ())
+            trained = train(config, seeds, datasets, watch_until_stopped)
+            accuracies = evaluate.accuracies(trained, config.augmentation, datasets)
+            return Outcome(config, trained, datasets[0], accuracies, time.monotonic() - start)
 
         try:
             return dict(zip(METHODS, pool.map(one, METHODS), strict=True))

@@ -6,26 +6,34 @@ from pathlib import Path
 
 from rich.console import Console
 
-from metapl import evaluate, runlog
+from metapl import data, evaluate, runlog
 from metapl.config import Config, dump
+from metapl.data.files import Folders
+from metapl.schema import ConfigError
 from metapl.statistics import mean_and_std
 from metapl.train import train
 
 
-def run(config: Config, seeds: int, out: Path, console: Console) -> None:
+def run(config: Config, seeds: int, folders: Folders, out: Path, console: Console) -> None:
     """Train with as many seeds as asked for, evaluate the last weights, write settings before and result after."""
+    numbers = list(range(config.seed, config.seed + seeds))
+    datasets = data.load(config.data, numbers, folders)
+    if not len(datasets[0].test):
+        raise ConfigError("the data have no test part: there would be nothing to measure the result on")
     (out / "config.toml").write_text(dump(config), "utf-8")
+    if datasets[0].manifest is not None:
+        (out / "split.json").write_text(json.dumps(datasets[0].manifest, indent=2) + "\n", "utf-8")
     start = time.monotonic()
     with runlog.progress(console) as watch_run:
         watch = watch_run(config.stages[-1].method.name, config)
-        trained = train(config, range(config.seed, config.seed + seeds), watch)
-    accuracies = evaluate.accuracies(trained)
+        trained = train(config, numbers, datasets, watch)
+    accuracies = evaluate.accuracies(trained, config.augmentation, datasets)
     mean, std = mean_and_std(accuracies)
     result = {
         "method": config.stages[-1].method.name,
         "accuracy": mean,
         "std": std,
-        "accuracies": {str(config.seed + i): float(accuracy) for i, accuracy in enumerate(accuracies)},
+        "accuracies": {str(seed): float(accuracy) for seed, accuracy in zip(numbers, accuracies, strict=True)},
         "steps": sum(stage.steps for stage in config.stages),
         "seconds": round(time.monotonic() - start, 2),
     }

@@ -7,8 +7,6 @@ settings alone. Whatever the user has set stays.
 import os
 from pathlib import Path
 
-import jax
-
 # LLVM at level 1 compiles the TwoMoon programs in half the time (UDA 2.5 s against 4.7 s, MPL+UDA 5.2 s against 9.4 s
 # of CPU time), and their steps take no longer than at level 3 (1.12 against 1.11 ms, 2.03 against 2.11 ms). For
 # programs of small steps that run for seconds; what it does to large convolutions has not been measured.
@@ -17,6 +15,8 @@ QUICK_COMPILE = "--xla_backend_optimization_level=1"
 
 def start(*, quick_compile: bool = False) -> None:
     """Keep compiled programs on disk: the second start of the same program skips the compiler."""
+    import jax  # here, so that those who only ask for the cache folder do not wait for it
+
     if quick_compile:
         _add_xla_flag(QUICK_COMPILE)
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:

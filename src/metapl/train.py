@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl import algorithms, data, models
+from metapl import algorithms, models
 from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data import loader
@@ -25,32 +25,40 @@ class Trained(NamedTuple):
 
     network: Network
     weights: Weights
-    datasets: list[Dataset]
 
 
-def train(config: Config, seeds: Sequence[int], watch: Watch = lambda *_: None) -> Trained:
-    """Run all stages, for all seeds at once."""
-    datasets = [data.load(config.data, seed) for seed in seeds]
-    resident = jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, datasets))
+def train(config: Config, seeds: Sequence[int], datasets: Sequence[Dataset], watch: Watch = lambda *_: None) -> Trained:
+    """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all."""
+    resident, own_data = to_device(datasets)
     network = models.build(config.model, len(datasets[0].class_names))
     seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
 
     weights = None
     for index, stage in enumerate(config.stages):
-        init, advance, predictor = stage_functions(config, stage, network)
+        init, advance, predictor = stage_functions(config, stage, network, own_data)
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
-        state = init(resident, keys, weights)
+        state = init(keys, weights, resident)
         for first in range(0, stage.steps, config.log_every_steps):
             last = min(first + config.log_every_steps, stage.steps)
-            state, metrics = advance(state, resident, keys, first, last)
+            state, metrics = advance(state, keys, resident, first, last)
             watch(index, last, metrics)
         weights = predictor(state)
     assert weights is not None  # a config has at least one stage
-    return Trained(network, weights, datasets)
+    return Trained(network, weights)
 
 
-def stage_functions(config: Config, stage: Stage, network: Network) -> tuple[Any, Any, Any]:
-    """Make a stage's `init(data, keys, weights)`, `advance(state, data, keys, first, last)` and predictor."""
+def to_device(datasets: Sequence[Dataset]) -> tuple[loader.Resident, bool]:
+    """Put the training data on the device: once if all seeds share it, else stacked, which the flag says."""
+    if all(dataset is datasets[0] for dataset in datasets):
+        return loader.resident(datasets[0]), False
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, datasets)), True
+
+
+def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> tuple[Any, Any, Any]:
+    """Make a stage's `init(keys, weights, data)`, `advance(state, keys, data, first, last)` and predictor.
+
+    All that differs between seeds has a leading axis: states, keys, and the data if each seed has its own.
+    """
     algorithm = algorithms.build(stage.method, network, stage.steps)
     augment = views.build(config.augmentation)
 
@@ -58,11 +66,11 @@ def stage_functions(config: Config, stage: Stage, network: Network) -> tuple[Any
         batch = loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch)
         return augment(batch, view_key)
 
-    def init(data: loader.Resident, key: Array, start: Weights | None) -> PyTree:
+    def init(key: Array, start: Weights | None, data: loader.Resident) -> PyTree:
         init_key, order_key, view_key = jax.random.split(key, 3)
         return algorithm.init(init_key, views_at(data, order_key, view_key, jnp.uint32(0)), start)
 
-    def advance(state: PyTree, data: loader.Resident, key: Array, first: Array, last: Array) -> tuple[PyTree, Metrics]:
+    def advance(state: PyTree, key: Array, data: loader.Resident, first: Array, last: Array) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
 
         def one_step(step: Array, state: PyTree) -> tuple[PyTree, Metrics]:
@@ -79,8 +87,8 @@ def stage_functions(config: Config, stage: Stage, network: Network) -> tuple[Any
         return state, jax.tree.map(lambda total: total / (last - first), totals)
 
     return (
-        jax.jit(over_seeds(init, shared=0)),
-        jax.jit(over_seeds(advance, shared=2), donate_argnums=0),
+        jax.jit(over_seeds(init, shared=0 if own_data else 1)),
+        jax.jit(over_seeds(advance, shared=2 if own_data else 3), donate_argnums=0),
         algorithm.predictor,
     )
 

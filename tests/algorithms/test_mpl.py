@@ -9,6 +9,7 @@ import two_moons as oracle
 from metapl import data, models, optim
 from metapl.algorithms import losses, mpl
 from metapl.algorithms.feedback import Feedback
+from metapl.data.two_moons import TwoMoons
 from metapl.models.mlp import MLP
 from metapl.types import Views
 
@@ -22,7 +23,7 @@ def layers(params) -> oracle.Layers:
 
 @pytest.fixture
 def views() -> Views:
-    moons = data.load(data.two_moons.TwoMoons(), seed=3)
+    (moons,) = data.load(TwoMoons(), [3], ())
     x_l, x_u = jnp.asarray(moons.labeled), jnp.asarray(moons.unlabeled[:32])
     return Views(x_l, jnp.asarray(moons.labels), x_u, x_u + 0.1)
 

@@ -109,14 +109,14 @@ def test_very_many_look_alikes_are_few_pairs() -> None:
 
 def test_one_picture_with_two_labels_is_a_problem() -> None:
     found = run(source(train=in_memory("x", [1, 1, 2], [0, 1, 2])))
-    assert any("several labels" in text and "x0" in text for text in texts(found, "problem"))
+    assert any("several labels" in text and "x[0]" in text for text in texts(found, "problem"))
     agreeing = run(source(train=in_memory("x", [1, 1, 2], [1, 1, 2]), unlabeled=in_memory("u", [2])))
     assert not agreeing.problems
 
 
 def test_labels_of_no_class_are_a_problem() -> None:
     found = run(source(train=in_memory("x", [1, 2, 3, 4], [0, 1, 3, 2])))
-    assert texts(found, "problem") == ["train: 1 label of no class, the first is 3 of x2"]
+    assert texts(found, "problem") == ["train: 1 label of no class, the first is 3 of x[2]"]
 
 
 def test_imbalance_and_missing_classes_are_notes() -> None:
@@ -153,7 +153,7 @@ def test_the_files_say_it_all(tmp_path: Path) -> None:
     said = json.loads((tmp_path / "audit.json").read_text())
     assert said["parts"]["train"]["class_counts"] == {"cat": 1, "dog": 1, "eel": 0}
     assert said["parts"]["unlabeled"]["unreadable"][0]["name"] == str(tmp_path / "bad.png")
-    assert said["duplicates"]["exact"] == [["train: x1", "test: y0"]]
+    assert said["duplicates"]["exact"] == [["train: x[1]", "test: y[0]"]]
     assert said["duplicates"]["exact_overlaps"] == [{"part": "test", "other": "train", "pictures": 1, "leak": True}]
     with np.load(tmp_path / "hashes.npz") as hashes:
         assert hashes["train.hashes"][1] == hashes["test.hashes"][0]

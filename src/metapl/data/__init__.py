@@ -1,17 +1,24 @@
-"""The data sources. A new one is one file here and one row in this table."""
+"""The data sources. A new one is one file here and one row in a table: this one for points, `pictures.READERS` else."""
 
 from collections.abc import Callable
 from typing import Any
 
-from metapl.data import two_moons
+from metapl.data import pictures, two_moons
+from metapl.data.assemble import in_memory
 from metapl.data.dataset import Dataset, SourceConfig
+from metapl.data.files import Folders
+from metapl.data.source import PictureConfig
 
-# settings -> load(settings, seed)
-SOURCES: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {
+# settings -> make(settings, seed): data that are drawn anew for every seed
+MAKERS: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {
     two_moons.TwoMoons: two_moons.load,
 }
 
+SOURCES: tuple[type[SourceConfig], ...] = (*MAKERS, *pictures.READERS)
 
-def load(config: SourceConfig, seed: int) -> Dataset:
-    """Read or make the data that the settings are of."""
-    return SOURCES[type(config)](config, seed)
+
+def load(config: SourceConfig, seeds: list[int], folders: Folders) -> list[Dataset]:
+    """Read or make the data of each seed; pictures are the same for all seeds: one object, many times."""
+    if isinstance(config, PictureConfig):
+        return [in_memory(pictures.load(config, folders), config.size)] * len(seeds)
+    return [MAKERS[type(config)](config, seed) for seed in seeds]

@@ -1,13 +1,15 @@
 """A source and a split, put together: the pictures of each role, ready for the loader."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metapl.data import manifest
+from metapl.data.dataset import Dataset
 from metapl.data.decode import DataError
+from metapl.data.fit import centre_square
 from metapl.data.records import Records
 from metapl.data.source import Files, Images, InMemory, Source
 from metapl.data.split import Rows, Split, labels_of
@@ -42,6 +44,31 @@ def assemble(source: Source, split: Split) -> PictureDataset:
         class_names=source.class_names,
         manifest=manifest.make(source, split, images),
     )
+
+
+def in_memory(dataset: PictureDataset, size: int) -> Dataset:
+    """Decode what is not decoded yet: arrays that fit stay with the device for the whole run."""
+    return Dataset(
+        labeled=to_array(dataset.labeled, size),
+        labels=dataset.labels,
+        unlabeled=to_array(dataset.unlabeled, size),
+        test=to_array(dataset.test, size),
+        test_labels=dataset.test_labels,
+        class_names=dataset.class_names,
+        manifest=dataset.manifest,
+    )
+
+
+def to_array(images: Images, size: int, rows: Sequence[int] | NDArray[np.int64] | None = None) -> NDArray[np.uint8]:
+    """Decode the pictures (or those of `rows`) into one array [N, H, W, C], cut and scaled to `size` unless it is 0."""
+    if isinstance(images, InMemory) and not size:
+        return images.array if rows is None else images.array[rows]
+    wanted = range(len(images)) if rows is None else rows
+    pictures = [centre_square(images[int(i)], size) if size else images[int(i)] for i in wanted]
+    shapes = sorted({picture.shape for picture in pictures})
+    if len(shapes) > 1:
+        raise DataError(f"the pictures have {len(shapes)} sizes, from {shapes[0]} to {shapes[-1]}; give a size")
+    return np.stack(pictures) if pictures else np.zeros((0, size, size, 3), np.uint8)
 
 
 def select(source: Source, rows: Rows) -> Images:

@@ -1,7 +1,8 @@
 """What a source gives: plain NumPy arrays, split into who is labelled, who is not, and who is asked at the end."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ class Dataset(NamedTuple):
     test: NDArray[np.generic]  # [M, ...]
     test_labels: NDArray[np.int32]  # [M]
     class_names: tuple[str, ...]
+    manifest: Mapping[str, Any] | None = None  # what the split holds, with checksums; None where a seed says it all
 
 
 @dataclass(frozen=True)

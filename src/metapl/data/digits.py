@@ -20,6 +20,7 @@ class Digits(PictureConfig):
     """Handwritten digits of 8×8, embedded in scikit-learn."""
 
     name: ClassVar[str] = "digits"
+    mirrored: ClassVar[bool] = False
 
 
 def read(config: Digits, folders: Folders) -> Source:

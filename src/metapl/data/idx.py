@@ -42,6 +42,7 @@ class Mnist(_Idx):
     """70,000 handwritten digits, grey, 28×28."""
 
     name: ClassVar[str] = "mnist"
+    mirrored: ClassVar[bool] = False
     folder: ClassVar[str] = "mnist"
     page: ClassVar[str] = "the MNIST page of Yann LeCun or one of its mirrors"
     class_names: ClassVar[tuple[str, ...]] = tuple("0123456789")

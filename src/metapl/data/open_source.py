@@ -1,11 +1,52 @@
-"""Stand-in until the sources arrive."""
+"""A source by what a person calls it: its name, a split of it, or a path."""
 
 from pathlib import Path
 
-from metapl.data.source import Source
+from metapl.data import csv_list, folder, npz, pictures
+from metapl.data.assemble import PictureDataset
+from metapl.data.files import Folders
+from metapl.data.source import Part, PictureConfig, Source, unlabeled_labels
+from metapl.data.spec import PAPER, parse_spec
 from metapl.schema import ConfigError
 
+READERS = {kind.name: kind for kind in pictures.READERS}
 
-def open_source(spec: str, data_dir: Path | None) -> Source:
-    """Find a source by its name."""
-    raise ConfigError(f"there is no source {spec!r} in {data_dir}")
+
+def settings_of(text: str) -> PictureConfig:
+    """The settings that a name (cifar10), a split (cifar10-4k, cifar10@4000#1) or a path stands for."""
+    path = Path(text).expanduser()
+    if path.is_dir():
+        return folder.Folder(path=str(path.resolve()))
+    if path.suffix in (".csv", ".npz"):
+        file = str(path.resolve())
+        return csv_list.CsvList(file=file) if path.suffix == ".csv" else npz.Npz(file=file)
+    known = (
+        f"a source ({', '.join(READERS)}), a split ({', '.join(PAPER)}, cifar10@4000#1), a folder, a .csv or an .npz"
+    )
+    try:
+        spec = parse_spec(text)
+    except ConfigError:
+        raise ConfigError(f"{text!r} is not {known}") from None
+    if spec.source not in READERS:
+        raise ConfigError(f"{text!r} is not {known}")
+    kind = READERS[spec.source]
+    return kind() if spec.text == spec.source else kind(split=text)
+
+
+def open_source(text: str, folders: Folders) -> Source:
+    """Read the source; of a split, the parts are its roles: labeled, unlabeled, val and test."""
+    config = settings_of(text)
+    if config.split == "given":
+        return pictures.read(config, folders)
+    return roles(pictures.load(config, folders))
+
+
+def roles(dataset: PictureDataset) -> Source:
+    """A divided source as a source whose parts are the roles that have pictures."""
+    parts = {
+        "labeled": Part(dataset.labeled, dataset.labels),
+        "unlabeled": Part(dataset.unlabeled, unlabeled_labels(len(dataset.unlabeled))),
+        "val": Part(dataset.val, dataset.val_labels),
+        "test": Part(dataset.test, dataset.test_labels),
+    }
+    return Source({name: part for name, part in parts.items() if len(part.images)}, dataset.class_names)

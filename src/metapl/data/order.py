@@ -24,8 +24,10 @@ def epoch_indices(key: Words, step: int, batch_size: int, total: int) -> NDArray
     """Indices [batch_size] of one step's pictures.
 
     An epoch is as many whole batches as fit; what is left over changes from epoch to epoch. A batch larger than the
-    data holds whole epochs and a part of one more.
+    data holds whole epochs and a part of one more; a batch that is all of the data needs no order.
     """
+    if batch_size == total:
+        return np.arange(total)
     slots = np.arange(batch_size, dtype=np.uint32)
     if batch_size <= total:
         epoch, batch = divmod(step, total // batch_size)

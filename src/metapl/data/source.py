@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Annotated, ClassVar, NamedTuple, Protocol
 
 import numpy as np
+from annotated_types import Ge
 from numpy.typing import NDArray
 
 from metapl.data import spec
@@ -91,8 +92,12 @@ class Source(NamedTuple):
 class PictureConfig(SourceConfig):
     """Base of the settings of every source of pictures."""
 
+    mirrored: ClassVar[bool] = True  # is a mirrored picture still one of its class?
+
     split: str = "given"
     """Who is labelled: "given" (as the source has it), a split of the paper (cifar10-4k), or source@labels#seed."""
+    size: Annotated[int, Ge(0)] = 0
+    """Side of the square that each picture is cut and scaled to; 0: as stored, all of one size."""
 
     def check(self) -> None:
         """Refuse a split that cannot be before any file is read."""

@@ -27,6 +27,7 @@ class Svhn(PictureConfig):
     """73,257 + 26,032 digits of 32×32 from house numbers, and 531,131 easier ones."""
 
     name: ClassVar[str] = "svhn"
+    mirrored: ClassVar[bool] = False
 
     extra: bool = True
     """Read the extra pictures too (1.3 GB; 1.6 GB in memory)."""

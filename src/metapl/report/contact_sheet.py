@@ -11,9 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from metapl.augment import views
 from metapl.augment.randaugment import distort
-from metapl.augment.views import Augmentation
-from metapl.data.dataset import Dataset
-from metapl.schema import ConfigError
+from metapl.augment.views import Augmentation, WeakView
 
 Pictures = NDArray[np.uint8]
 
@@ -24,13 +22,15 @@ FONT_SIZE = 13
 PAPER, INK = (255, 255, 255), (40, 40, 40)
 
 
-def show(dataset: Dataset, config: Augmentation, path: Path, rows: int = 10, columns: int = 4, seed: int = 0) -> None:
-    """Draw `rows` labelled pictures, the classes in turn, with `columns` weak and as many strong views of each."""
-    if not views.is_picture(dataset.labeled):
-        raise ConfigError(f"a contact sheet takes pictures, got {dataset.labeled.dtype} {dataset.labeled.shape[1:]}")
-    chosen = classes_in_turn(dataset.labels, rows)
-    originals = np.asarray(dataset.labeled)[chosen]
-    names = [dataset.class_names[label] for label in dataset.labels[chosen]]
+def usual_augmentation(mirrored: bool) -> Augmentation:
+    """The default views, without the mirroring where a mirrored picture would be another class's."""
+    return Augmentation(weak=WeakView(flip=mirrored))
+
+
+def show(
+    originals: Pictures, names: Sequence[str], config: Augmentation, path: Path, columns: int = 4, seed: int = 0
+) -> None:
+    """Draw the pictures with `columns` weak and as many strong views of each."""
     weak, strong = make_views(config, originals, columns, seed)
     draw(originals, weak, strong, names, path)
 
