@@ -13,7 +13,7 @@ demo: $(READY)  ## set everything up and compare the methods on TwoMoon (about t
 	$(BIN)/metapl demo
 
 test: $(READY)  ## set everything up and run the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(READY)  ## ruff: format and lint
 	$(BIN)/ruff format --check .

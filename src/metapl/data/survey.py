@@ -56,7 +56,7 @@ def survey(images: Images, advance: Advance = lambda count: None) -> Survey:
 
 
 def _in_order(images: Images) -> Iterator[Survey]:
-    """Decoders and hashes let go of Python's lock, so threads pay; a few chunks wait at any time, not all of them."""
+    """Decoders and hashes let go of Python's lock: one thread waits for the disk while another works."""
     threads = min(os.cpu_count() or 1, 16)
     starts = iter(range(0, len(images), CHUNK))
     with ThreadPoolExecutor(threads) as pool:
