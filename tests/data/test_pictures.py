@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from metapl.data import pictures
+from metapl.data import assemble, pictures
 from metapl.data.digits import Digits
+from metapl.data.folder import Folder
+from metapl.data.source import DataError
 from metapl.schema import from_dict, to_dict, validate
 
 
@@ -40,3 +44,27 @@ def test_loading_goes_by_the_split() -> None:
 def test_sources_do_without_jax() -> None:
     code = "import sys, metapl.data.source, metapl.data.cifar, metapl.data.assemble; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_files_become_arrays_of_one_size(tmp_path: Path) -> None:
+    sizes = {"a": (8, 6), "b": (5, 9)}
+    for name, size in sizes.items():
+        (tmp_path / "labeled" / name).mkdir(parents=True)
+        Image.new("RGB", size, (10, 20, 30)).save(tmp_path / "labeled" / name / "1.png")
+    dataset = pictures.load(Folder(path=str(tmp_path)), [tmp_path])
+    arrays = assemble.in_memory(dataset, size=4)
+    assert arrays.labeled.shape == (2, 4, 4, 3)
+    assert arrays.test.shape[0] == 0
+    assert arrays.manifest == dataset.manifest
+    with pytest.raises(DataError, match=r"2 sizes, from \(6, 8, 3\) to \(9, 5, 3\); give a size"):
+        assemble.in_memory(dataset, size=0)
+
+
+def test_more_than_memory_holds_is_refused_before_it_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "labeled" / "a").mkdir(parents=True)
+    Image.new("RGB", (8, 8)).save(tmp_path / "labeled" / "a" / "1.png")
+    monkeypatch.setattr(assemble, "MEMORY_LIMIT", 100)
+    with pytest.raises(DataError, match="1 pictures of 192 bytes each do not fit"):
+        assemble.in_memory(pictures.load(Folder(path=str(tmp_path)), [tmp_path]), size=0)

@@ -14,6 +14,8 @@ from metapl.data.records import Records
 from metapl.data.source import Files, Images, InMemory, Source
 from metapl.data.split import Rows, Split, labels_of
 
+MEMORY_LIMIT = 8_000_000_000  # bytes of pictures decoded into memory, as data.npz's own limit
+
 
 class PictureDataset(NamedTuple):
     """Pictures by role. Where a source has no val or test, those are empty."""
@@ -64,11 +66,24 @@ def to_array(images: Images, size: int, rows: Sequence[int] | NDArray[np.int64] 
     if isinstance(images, InMemory) and not size:
         return images.array if rows is None else images.array[rows]
     wanted = range(len(images)) if rows is None else rows
+    _check_memory(images, size, len(wanted))
     pictures = [centre_square(images[int(i)], size) if size else images[int(i)] for i in wanted]
     shapes = sorted({picture.shape for picture in pictures})
     if len(shapes) > 1:
         raise DataError(f"the pictures have {len(shapes)} sizes, from {shapes[0]} to {shapes[-1]}; give a size")
     return np.stack(pictures) if pictures else np.zeros((0, size, size, 3), np.uint8)
+
+
+def _check_memory(images: Images, size: int, count: int) -> None:
+    """Say so before hours of decoding end in a full memory."""
+    if not count:
+        return
+    each = 3 * size * size if size else images[0].size
+    if count * each > MEMORY_LIMIT:
+        raise DataError(
+            f"{count:,} pictures of {each:,} bytes each do not fit into the {MEMORY_LIMIT / 1e9:.0f} GB that decoded "
+            "pictures may take; give a smaller size"
+        )
 
 
 def select(source: Source, rows: Rows) -> Images:

@@ -1,0 +1,55 @@
+"""A source by what a person calls it."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from metapl.data.cifar import Cifar10
+from metapl.data.csv_list import CsvList
+from metapl.data.digits import Digits
+from metapl.data.folder import Folder
+from metapl.data.npz import Npz
+from metapl.data.open_source import open_source, settings_of
+from metapl.schema import ConfigError
+
+
+def test_names_splits_and_paths(tmp_path: Path) -> None:
+    assert settings_of("digits") == Digits()
+    assert settings_of("cifar10-4k") == Cifar10(split="cifar10-4k")
+    assert settings_of("digits@50#3") == Digits(split="digits@50#3")
+    assert settings_of(str(tmp_path)) == Folder(path=str(tmp_path.resolve()))
+    assert settings_of("my/list.csv") == CsvList(file=str(Path("my/list.csv").resolve()))
+    assert settings_of("x.npz") == Npz(file=str(Path("x.npz").resolve()))
+
+
+@pytest.mark.parametrize("text", ["digitz", "digits@", "two_moons", "nowhere/at/all", "cifar10-5k"])
+def test_what_is_none_of_them_is_told_what_there_is(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not a source \(digits, cifar10, .*a folder, a .csv or an .npz"):
+        settings_of(text)
+
+
+def test_of_a_split_the_parts_are_its_roles() -> None:
+    found = open_source("digits@50#3", ())
+    assert {name: len(part.labels) for name, part in found.parts.items()} == {
+        "labeled": 50,
+        "unlabeled": 1437,
+        "test": 360,
+    }
+    assert np.all(found.parts["unlabeled"].labels == -1)  # nobody sees them
+    assert np.bincount(found.parts["labeled"].labels).tolist() == [5] * 10
+
+
+def test_a_folder_is_opened_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "labeled" / "a cat").mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(tmp_path / "labeled" / "a cat" / "1.png")
+    found = open_source(str(tmp_path), ())
+    assert found.class_names == ("a cat",)
+    assert set(found.parts) == {"train"}
+
+
+def test_only_mirrored_pictures_that_keep_their_class_are_mirrored() -> None:
+    assert not settings_of("digits").mirrored
+    assert not settings_of("svhn").mirrored
+    assert settings_of("cifar10").mirrored
