@@ -60,6 +60,8 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         (["data", "chekc"], "there is no verb 'chekc' of data; the verbs are check, show, select"),
         (["data", "check", "digitz"], "'digitz' is not a source (digits, cifar10"),
         (["data", "show", "cifar10@45#0", "--data-dir", "."], "cifar10: no cifar-10-batches-py"),
+        (["demo", "--seed", "4294967290", "--datasets", "20"], "the last data set's seed would be"),
+        (["data", "select", "p.csv", "--near", "99"], "p.csv"),
         (["train"], "train needs a preset or a TOML file first; the presets are two_moons_"),
         (["train", "nowhere.toml"], "is neither a preset"),
         (["train", "two_moons_mpl", "--data.noise", "-1"], "data.noise takes a number of at least 0, got -1.0"),
@@ -112,3 +114,28 @@ def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypa
     for _ in range(2):
         assert run(capsys, "train", "two_moons_mpl")[0] == 0
     assert seen == [Path("runs/two_moons_mpl"), Path("runs/two_moons_mpl-2")]
+
+
+def test_a_run_that_diverges_is_no_result(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("metapl.runtime.start", lambda: None)
+    flags = [
+        "--stages.0.method.optimizer.learning-rate",
+        "1e38",
+        "--stages.0.steps",
+        "20",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    code, _, err = run(capsys, "train", "two_moons_supervised", *flags)
+    assert code == 2
+    assert "training diverged before step 20" in " ".join(err.split())
+    assert not (tmp_path / "r" / "result.json").exists()
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("metapl.runtime.start", lambda: None)
+    code, out, _ = run(
+        capsys, "train", "two_moons_supervised", "--stages.0.steps", "5", "--out", str(tmp_path / "w[red]z[/b]")
+    )
+    assert code == 0
+    assert "w[red]z[/b]" in out

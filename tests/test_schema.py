@@ -1,10 +1,13 @@
 """Settings: what is read, what is refused, and in which words."""
 
 import dataclasses
+from typing import Annotated
 
 import pytest
+from annotated_types import Ge
 
 from metapl import config as configs
+from metapl.augment.randaugment import SVHN_OPS
 from metapl.config import Config
 from metapl.schema import ConfigError, from_dict, to_dict, validate
 
@@ -43,6 +46,15 @@ def parse(text: str) -> Config:
         (
             '[[stages]]\nmethod = {name = "mpl", labels = "soft"}',
             "stages.0.method: feedback.estimator 'cosine' is right",
+        ),
+        ('data.name = ["a"]', "data.name takes one of 'two_moons'"),
+        ('preset = ["a"]', "preset takes one of two_moons_"),
+        ("[data]\nnoise = " + "9" * 400, "data.noise takes a number, got 999"),
+        ("seed = 4294967296", "seed takes a number below 4294967296"),
+        ('[[stages]]\nmethod.name = "pseudo_labels"', "stages.0.method: pseudo_labels needs a stage before it"),
+        (
+            '[[stages]]\nsteps = 5\nmethod.optimizer = {schedule = "cosine", warmup_steps = 5}',
+            "stages.0: warmup_steps (5) must be fewer than the stage's 5 steps",
         ),
         ('preset = "nope"', "preset takes one of two_moons_"),
         ("seed = ", "my.toml: Invalid value"),
@@ -91,3 +103,40 @@ def test_every_preset_has_a_header_that_says_what_it_is():
 def test_a_missing_file_is_named_with_the_presets():
     with pytest.raises(ConfigError, match=r"'nowhere.toml' is neither a preset \(.*two_moons_mpl.* nor a TOML file"):
         configs.load("nowhere.toml")
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "my.toml").write_bytes(b"seed = \xff")
+    with pytest.raises(ConfigError, match="cannot be read as a text in UTF-8"):
+        configs.load(str(tmp_path / "my.toml"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Corners:
+    optional: Annotated[int | None, Ge(0)] = None
+    inner: Annotated[int, Ge(0)] | None = None
+    many: tuple[Annotated[float, Ge(0)], ...] = (1.0,)
+
+
+def test_limits_hold_inside_optional_types_and_lists():
+    validate(Corners())
+    for bad, words in (
+        ({"optional": -1}, "optional takes"),
+        ({"inner": -1}, "inner takes"),
+        ({"many": [-1]}, "many.0"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            validate(from_dict(Corners, bad, {}))
+
+
+def test_a_source_brings_the_views_that_suit_its_pictures():
+    """Digits are not mirrored, not turned, not pushed out of their 8 pixels, unless the file says so."""
+    digits = parse('[data]\nname = "digits"').augmentation
+    assert (digits.weak.flip, digits.weak.shift_pixels) == (False, 1)
+    assert digits.strong.ops == SVHN_OPS
+    svhn = parse('[data]\nname = "svhn"\n[augmentation.strong]\nlayers = 3').augmentation
+    assert (svhn.weak.flip, svhn.strong.ops, svhn.strong.layers) == (False, SVHN_OPS, 3)
+    cifar = parse('[data]\nname = "cifar10"').augmentation
+    assert cifar.weak.flip
+    assert "sample_pairing" in cifar.strong.ops
+    assert parse('[data]\nname = "digits"\n[augmentation.weak]\nflip = true').augmentation.weak.flip

@@ -47,7 +47,8 @@ def demo(args: Sequence[str]) -> None:
     runtime.start(quick_compile=True)
     console = Console()
     verb.run(flags.demo, out, console)
-    console.print(f"Wrote {out}/summary.json, accuracies.csv and two_moons.png", highlight=False)
+    wrote = f"Wrote {out}/summary.json, accuracies.csv and two_moons.png"
+    console.print(wrote, highlight=False, markup=False, soft_wrap=True)
 
 
 def train(args: Sequence[str]) -> None:

@@ -1,22 +1,27 @@
 """Every setting of a run, as frozen dataclasses: defaults < preset < file < flags."""
 
+import dataclasses
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
-from annotated_types import Ge, MinLen
+from annotated_types import Ge, Lt, MinLen
 
 from metapl.algorithms import METHODS
 from metapl.algorithms.supervised import Supervised
+from metapl.augment import views
 from metapl.augment.views import Augmentation
 from metapl.data import SOURCES
 from metapl.data.dataset import SourceConfig
+from metapl.data.source import PictureConfig
 from metapl.data.two_moons import TwoMoons
 from metapl.models import MODELS
 from metapl.models.mlp import MLP
+from metapl.optim import Optimizer
 from metapl.schema import ConfigError, from_dict, to_dict, validate
 from metapl.types import MethodConfig, ModelConfig
 
@@ -33,12 +38,19 @@ class Stage:
     unlabeled_batch: Annotated[int, Ge(1)] = 64
     """Unlabelled examples in a batch."""
 
+    def check(self) -> None:
+        """Optimizers know their warm-up, the stage knows its steps: only together can they be wrong."""
+        for field in dataclasses.fields(self.method):
+            setting = getattr(self.method, field.name)
+            if isinstance(setting, Optimizer):
+                setting.check_steps(self.steps)
+
 
 @dataclass(frozen=True)
 class Config:
     """A whole run."""
 
-    seed: Annotated[int, Ge(0)] = 0
+    seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Draws the data, the first weights, the batches and the labels."""
     data: SourceConfig = TwoMoons()
     model: ModelConfig = MLP()
@@ -46,6 +58,12 @@ class Config:
     stages: Annotated[tuple[Stage, ...], MinLen(1)] = (Stage(),)
     log_every_steps: Annotated[int, Ge(1)] = 500
     """Steps between two reports; metrics are means over them."""
+
+    def check(self) -> None:
+        """A method that learns from the stage before cannot come first."""
+        if self.stages[0].method.needs_start:
+            name = self.stages[0].method.name
+            raise ValueError(f"stages.0.method: {name} needs a stage before it, which trains the teacher")
 
 
 KINDS: dict[type, dict[str, type]] = {
@@ -71,14 +89,18 @@ def load(preset_or_file: str) -> Config:
     path = Path(preset_or_file)
     if not path.is_file():
         raise ConfigError(f"{preset_or_file!r} is neither a preset ({', '.join(presets())}) nor a TOML file")
-    return parse(path.read_text("utf-8"), str(path))
+    try:
+        return parse(path.read_text("utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read as a text in UTF-8: {error}") from None
 
 
 def parse(text: str, origin: str) -> Config:
     """Turn TOML into a checked config; `origin` is named in errors."""
     try:
         values = tomllib.loads(text)
-        config = from_dict(Config, values, KINDS, base=_base(values.pop("preset", None)))
+        base = _with_usual_views(_base(values.pop("preset", None)), values)
+        config = from_dict(Config, values, KINDS, base)
         validate(config)
     except (tomllib.TOMLDecodeError, ConfigError) as error:
         raise ConfigError(f"{origin}: {error}") from None
@@ -90,10 +112,18 @@ def dump(config: Config) -> str:
     return tomli_w.dumps(to_dict(config))
 
 
-def _base(preset: Any) -> Config | None:
+def _with_usual_views(base: Config, values: Mapping[str, Any]) -> Config:
+    """Another source than the base's brings the views that suit its pictures; the file may still change them."""
+    data = from_dict(SourceConfig, values.get("data", {}), KINDS, base.data, "data")
+    if not isinstance(data, PictureConfig) or type(data) is type(base.data):
+        return base
+    return dataclasses.replace(base, data=data, augmentation=views.usual(data.mirrored, data.shift_pixels))
+
+
+def _base(preset: Any) -> Config:
     if preset is None:
-        return None
-    if preset not in presets():
+        return Config()
+    if not isinstance(preset, str) or preset not in presets():
         raise ConfigError(f"preset takes one of {', '.join(presets())}, got {preset!r}")
     return parse(_preset_text(preset), preset)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import tyro
 from annotated_types import Ge
@@ -16,6 +16,7 @@ from metapl.folders import claim, next_free
 from metapl.schema import ConfigError, validate
 
 if TYPE_CHECKING:
+    from metapl.augment.views import Augmentation
     from metapl.data.files import Folders
     from metapl.data.leave_out import Hashed, LeaveOut, Look
     from metapl.data.source import Source
@@ -80,15 +81,34 @@ def show(args: Sequence[str]) -> None:
       metapl data show ./my_pictures --size 64 --rows 20 --out sheets/mine
     """
     from metapl import runtime
-    from metapl.augment.views import Augmentation
+    from metapl.augment import views
     from metapl.data import assemble, open_source, pictures
     from metapl.report import contact_sheet
+
+    named = _parse(_show_flags(views.Augmentation()), "show", show, args).source
+    config = open_source.settings_of(named)
+    flags = _parse(_show_flags(views.usual(config.mirrored, config.shift_pixels)), "show", show, args)
+    validate(flags)
+    dataset = pictures.load(config, folders(flags.data_dir))
+    out = claim(flags.out or next_free(Path("runs/show")))
+    runtime.start()
+    chosen = contact_sheet.classes_in_turn(dataset.labels, flags.rows)
+    originals = assemble.to_array(dataset.labeled, flags.size, chosen)
+    names = [dataset.class_names[label] for label in dataset.labels[chosen]]
+    sheet = out / "contact_sheet.png"
+    contact_sheet.show(originals, names, flags.augmentation, sheet, flags.columns, flags.seed)
+    Console().print(f"Wrote {sheet}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _show_flags(usual: "Augmentation") -> Any:
+    """The flags of `show`, for a source whose usual views these are."""
+    from metapl.augment.views import Augmentation
 
     @dataclass(frozen=True)
     class Flags:
         source: tyro.conf.Positional[str]
         """What to show."""
-        augmentation: Augmentation = contact_sheet.usual_augmentation(_mirrored(args))
+        augmentation: Augmentation = usual
         size: Annotated[int, Ge(0)] = 0
         """Side that pictures are cut and scaled to; 0: as stored."""
         rows: Annotated[int, Ge(1)] = 10
@@ -102,26 +122,7 @@ def show(args: Sequence[str]) -> None:
         out: Path | None = None
         """Folder for contact_sheet.png: new or empty. Default: runs/show, or the next free name after it."""
 
-    flags = _parse(Flags, "show", show, args)
-    validate(flags)
-    dataset = pictures.load(open_source.settings_of(flags.source), folders(flags.data_dir))
-    out = claim(flags.out or next_free(Path("runs/show")))
-    runtime.start()
-    chosen = contact_sheet.classes_in_turn(dataset.labels, flags.rows)
-    originals = assemble.to_array(dataset.labeled, flags.size, chosen)
-    names = [dataset.class_names[label] for label in dataset.labels[chosen]]
-    sheet = out / "contact_sheet.png"
-    contact_sheet.show(originals, names, flags.augmentation, sheet, flags.columns, flags.seed)
-    Console().print(f"Wrote {out}/contact_sheet.png", highlight=False, markup=False, soft_wrap=True)
-
-
-def _mirrored(args: Sequence[str]) -> bool:
-    """Whether the pictures of the source that is named first among the flags may be mirrored."""
-    from metapl.data import open_source
-
-    if not args or args[0].startswith("-"):
-        return True
-    return open_source.settings_of(args[0]).mirrored
+    return Flags
 
 
 def select(args: Sequence[str]) -> None:
@@ -187,11 +188,13 @@ def _check_names(names: Path | None, rows: int | None) -> None:
     """A names file of other pictures is found before the work, not after it."""
     if names is None:
         return
+    if rows is None:
+        raise ConfigError("--names is for arrays; a CSV of probabilities brings the names itself")
     if not names.is_file():
         raise ConfigError(f"--names {names} is not a file")
     with names.open("rb") as file:
         lines = sum(1 for _ in file)
-    if rows is not None and lines != rows:
+    if lines != rows:
         raise ConfigError(f"--names {names} has {lines:,} lines, but there are {rows:,} rows of probabilities")
 
 
@@ -204,14 +207,14 @@ def _leave_out(
     from metapl.data import leave_out
     from metapl.data.near import MAX_DISTANCE
 
+    if not 0 <= near <= MAX_DISTANCE:
+        raise ConfigError(f"--near takes 0 to {MAX_DISTANCE}, got {near}")
     if not specs and pictures is None:
         return None
     if not specs or pictures is None:
         raise ConfigError(
             "--pictures and --leave-out belong together: the rows' pictures, and what they are compared to"
         )
-    if not 0 <= near <= MAX_DISTANCE:
-        raise ConfigError(f"--near takes 0 to {MAX_DISTANCE}, got {near}")
     forbidden = [leave_out.evaluation_hashes(_evaluation(spec, data_dir), spec) for spec in specs]
     return leave_out.LeaveOut(_look(pictures, part, data_dir, rows), np.concatenate(forbidden), near)
 

@@ -51,6 +51,11 @@ class Demo:
     steps: Annotated[int, Ge(0)] = 0
     """Training steps of every stage; 0 leaves the presets' own."""
 
+    def check(self) -> None:
+        """Seeds are numbers of 32 bits."""
+        if self.seed + self.datasets > 2**32:
+            raise ValueError(f"the last data set's seed would be {self.seed + self.datasets - 1}, above {2**32 - 1}")
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -35,11 +35,15 @@ class Optimizer:
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
 
+    def check_steps(self, total_steps: int) -> None:
+        """Refuse a stage that ends before the warm-up does."""
+        if self.schedule == "cosine" and self.warmup_steps >= total_steps:
+            raise ConfigError(f"warmup_steps ({self.warmup_steps}) must be fewer than the stage's {total_steps} steps")
+
 
 def build(config: Optimizer, total_steps: int) -> optax.GradientTransformation:
     """Chain clipping, weight decay, momentum and the schedule, in that order."""
-    if config.schedule == "cosine" and config.warmup_steps >= total_steps:
-        raise ConfigError(f"warmup_steps ({config.warmup_steps}) must be fewer than the stage's {total_steps} steps")
+    config.check_steps(total_steps)
     parts = []
     if config.clip_norm:
         parts.append(optax.clip_by_global_norm(config.clip_norm))

@@ -16,6 +16,8 @@ from metapl.train import train
 
 def run(config: Config, seeds: int, folders: Folders, out: Path, console: Console) -> None:
     """Train with as many seeds as asked for, evaluate the last weights, write settings before and result after."""
+    if config.seed + seeds > 2**32:
+        raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
     numbers = list(range(config.seed, config.seed + seeds))
     datasets = data.load(config.data, numbers, folders)
     if not len(datasets[0].test):
@@ -39,4 +41,9 @@ def run(config: Config, seeds: int, folders: Folders, out: Path, console: Consol
     }
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     spread = f" ± {std:.2%} over {seeds} seeds" if seeds > 1 else ""
-    console.print(f"accuracy {mean:.2%}{spread} after {result['steps']:,} steps; wrote {out}", highlight=False)
+    console.print(
+        f"accuracy {mean:.2%}{spread} after {result['steps']:,} steps; wrote {out}",
+        highlight=False,
+        markup=False,
+        soft_wrap=True,
+    )

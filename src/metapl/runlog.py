@@ -1,14 +1,16 @@
 """What a person sees while runs work: bars on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-import jax
+import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from metapl.config import Config
+from metapl.schema import ConfigError
 from metapl.train import Watch
 from metapl.types import Metrics
 
@@ -30,16 +32,27 @@ def progress(console: Console) -> Iterator[Callable[[str, Config], Watch]]:
 
 
 def _late(show: Show, starts: list[int]) -> Watch:
-    """Wait for the numbers one call late: while the device works on the next chunk, waiting stalls nothing."""
-    waiting: list[Metrics] = []
+    """Read the numbers one call late: while the device works on the next chunk, waiting stalls nothing."""
+    waiting: list[tuple[int, Metrics]] = []
 
     def watch(stage: int, done: int, metrics: Metrics) -> None:
-        waiting.append(metrics)
-        if len(waiting) > 1:
-            jax.block_until_ready(waiting.pop(0))
-        show(starts[stage] + done)
+        waiting.append((starts[stage] + done, metrics))
+        last = starts[stage] + done == starts[-1]
+        while len(waiting) > (0 if last else 1):
+            step, numbers = waiting.pop(0)
+            refuse_divergence(step, {name: np.asarray(value) for name, value in numbers.items()})
+            show(step)
 
     return watch
+
+
+def refuse_divergence(step: int, metrics: Mapping[str, NDArray[np.float32]]) -> None:
+    """End a run whose numbers are no numbers any more: what it would give is not a result."""
+    broken = [name for name, values in metrics.items() if not np.isfinite(values).all()]
+    if broken:
+        raise ConfigError(
+            f"training diverged before step {step:,}: {', '.join(broken)} not finite; try a lower learning rate"
+        )
 
 
 @contextmanager

@@ -54,8 +54,7 @@ def validate(config: Any, path: str = "") -> None:
     hints = get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
         where, value = _join(path, field.name), getattr(config, field.name)
-        for limit in _limits_of(hints[field.name]):
-            _check_limit(limit, value, where)
+        _check_limits(hints[field.name], value, where)
         for place, child in _children(value, where):
             validate(child, place)
     if check := getattr(config, "check", None):
@@ -70,7 +69,7 @@ def _choose_base(cls: type[T], values: dict[str, Any], kinds: Kinds, base: T | N
     if cls not in kinds:
         return cls() if base is None else base
     name = values.pop("name", getattr(base, "name", None))
-    if name not in kinds[cls]:
+    if not isinstance(name, str) or name not in kinds[cls]:
         raise ConfigError(f"{_join(path, 'name')} takes {_one_of(kinds[cls])}, got {_show(name)}")
     chosen: type[T] = kinds[cls][name]
     return base if isinstance(base, chosen) else chosen()
@@ -91,7 +90,7 @@ def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:
             raise ConfigError(f"{path} takes a list, got {_show(value)}")
         inner = get_args(hint)[0]
         return tuple(_read(inner, v, kinds, None, f"{path}.{i}") for i, v in enumerate(value))
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if hint is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return float(value)
     if type(value) is not hint:
         raise ConfigError(f"{path} takes {_NAMES.get(hint, hint.__name__)}, got {_show(value)}")
@@ -101,10 +100,22 @@ def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
-def _limits_of(hint: Any) -> Iterator[Any]:
+def _check_limits(hint: Any, value: Any, path: str) -> None:
+    """Check a value against what stands beside its type, inside optional types and lists, too."""
+    if value is None:
+        return
     if get_origin(hint) is Annotated:
         for extra in hint.__metadata__:
-            yield from extra if isinstance(extra, limits.GroupedMetadata) else (extra,)
+            for limit in extra if isinstance(extra, limits.GroupedMetadata) else (extra,):
+                _check_limit(limit, value, path)
+        _check_limits(get_args(hint)[0], value, path)
+    elif get_origin(hint) in (Union, UnionType):
+        for option in get_args(hint):
+            if option is not NoneType:
+                _check_limits(option, value, path)
+    elif get_origin(hint) is tuple:
+        for i, item in enumerate(value):
+            _check_limits(get_args(hint)[0], item, f"{path}.{i}")
 
 
 def _check_limit(limit: Any, value: Any, path: str) -> None:

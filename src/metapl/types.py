@@ -93,3 +93,4 @@ class MethodConfig:
     """Base of every method's settings; `name` is how files and flags call it."""
 
     name: ClassVar[str]
+    needs_start: ClassVar[bool] = False  # does it learn from what the stage before has trained?

@@ -1,5 +1,6 @@
 """Arrays in .npz files."""
 
+import contextlib
 import io
 import zipfile
 from pathlib import Path
@@ -89,3 +90,29 @@ def test_damaged_files_are_named(tmp_path: Path, kept: int) -> None:
     (tmp_path / "pictures.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:kept])
     with pytest.raises(DataError, match=r"pictures\.npz"):
         read(Npz(), [tmp_path])
+
+
+def test_a_label_beyond_all_pictures_is_an_error_not_a_long_wait(tmp_path: Path) -> None:
+    labels = np.array([0, 10**9], np.int64)
+    np.savez(tmp_path / "pictures.npz", images=np.zeros((2, 4, 4, 3), np.uint8), labels=labels)
+    with pytest.raises(DataError, match="the highest label is 1000000000, more than there are pictures"):
+        read(Npz(), [tmp_path])
+
+
+def test_pictures_without_a_pixel_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "pictures.npz", images=np.zeros((2, 0, 4, 3), np.uint8), labels=np.array([0, 1]))
+    with pytest.raises(DataError, match="images must be bytes"):
+        read(Npz(), [tmp_path])
+
+
+def test_a_damaged_archive_is_named_wherever_the_damage_is(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "good.npz", images=np.zeros((20, 4, 4, 3), np.uint8), labels=np.arange(20) % 2)
+    good = (tmp_path / "good.npz").read_bytes()
+    draw = np.random.default_rng(0)
+    for _ in range(150):
+        bad = bytearray(good)
+        for place in draw.integers(0, len(good), 3):
+            bad[place] ^= int(draw.integers(1, 256))
+        (tmp_path / "pictures.npz").write_bytes(bytes(bad))
+        with contextlib.suppress(DataError):  # anything else is a traceback; damage may also fall where nobody looks
+            read(Npz(), [tmp_path])

@@ -30,6 +30,13 @@ def test_what_is_none_of_them_is_told_what_there_is(text: str) -> None:
         settings_of(text)
 
 
+def test_a_name_comes_before_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert settings_of("digits") == Digits()
+    assert settings_of("./digits") == Folder(path=str((tmp_path / "digits").resolve()))
+
+
 def test_of_a_split_the_parts_are_its_roles() -> None:
     found = open_source("digits@50#3", ())
     assert {name: len(part.labels) for name, part in found.parts.items()} == {

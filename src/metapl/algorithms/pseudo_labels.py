@@ -33,6 +33,7 @@ class PseudoLabels(MethodConfig):
     """Train a student on the labels that the stage before's network gives."""
 
     name: ClassVar[str] = "pseudo_labels"
+    needs_start: ClassVar[bool] = True
 
     labels: Literal["hard", "soft"] = "hard"
     """Learn from the teacher's best class, or from its whole distribution."""

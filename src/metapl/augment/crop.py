@@ -56,7 +56,7 @@ def random_box(key: Array, batch: int, height: int, width: int) -> tuple[Array, 
 def centre(images: Array, size: int, part: float) -> Array:
     """Resize the middle square, of `part` of the shorter side, to `size` × `size`."""
     batch, height, width, channels = images.shape
-    side = int(part * min(height, width))
+    side = max(1, int(part * min(height, width)))
     top, left = (height - side) // 2, (width - side) // 2
     middle = images[:, top : top + side, left : left + side]
     if side == size:

@@ -21,7 +21,8 @@ from annotated_types import Ge, Gt, Le, MinLen
 from numpy.typing import NDArray
 
 from metapl.augment import crop
-from metapl.augment.randaugment import RandAugment, distort
+from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment, distort
+from metapl.schema import ConfigError
 from metapl.types import Array, Batch, Views
 
 
@@ -64,6 +65,12 @@ class Augmentation:
             raise ValueError(f"a size goes with weak.crop = 'resized', got {self.size} and {self.weak.crop!r}")
 
 
+def usual(mirrored: bool, shift_pixels: int) -> Augmentation:
+    """The views for a source's pictures: where a mirrored one would be another class's, as digits are, SVHN's rules."""
+    weak = WeakView(flip=mirrored, shift_pixels=shift_pixels)
+    return Augmentation(weak=weak, strong=RandAugment(ops=CIFAR_OPS if mirrored else SVHN_OPS))
+
+
 def build(config: Augmentation) -> Callable[[Batch, Array], Views]:
     """Make the function from (batch, key) to views."""
 
@@ -104,6 +111,11 @@ def weak(config: Augmentation, pictures: Array, key: Array) -> Array:
 
 def normalize(config: Augmentation, pictures: Array) -> Array:
     """Turn uint8 into the floats that networks take."""
+    if len(config.mean) not in (1, pictures.shape[-1]):
+        raise ConfigError(
+            f"augmentation.mean and std take one number, or one for each of the {pictures.shape[-1]} channels of these "
+            f"pictures, got {len(config.mean)}"
+        )
     # Subtract, then multiply: a division by a constant, or a product first, is rounded otherwise when compiled.
     mean, scale = 255 * np.asarray(config.mean), 1 / (255 * np.asarray(config.std))
     return (pictures.astype(jnp.float32) - mean.astype(np.float32)) * scale.astype(np.float32)

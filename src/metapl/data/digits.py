@@ -21,6 +21,7 @@ class Digits(PictureConfig):
 
     name: ClassVar[str] = "digits"
     mirrored: ClassVar[bool] = False
+    shift_pixels: ClassVar[int] = 1
 
 
 def read(config: Digits, folders: Folders) -> Source:

@@ -1,7 +1,9 @@
 """Arrays in an .npz file: `images` and `labels`, and, where there are any, `unlabeled`, `val_…`, `test_…`."""
 
 import math
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,18 @@ from metapl.data.files import Folders
 from metapl.data.source import InMemory, Part, PictureConfig, Source, unlabeled_labels
 
 _PARTS = {"train": ("images", "labels"), "val": ("val_images", "val_labels"), "test": ("test_images", "test_labels")}
+# What a damaged archive or header makes zipfile, zlib and NumPy raise; a header's text goes through Python's tokenizer.
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    OSError,
+    NotImplementedError,
+    RuntimeError,
+)
 _KEYS = frozenset({"unlabeled", "class_names"}.union(*_PARTS.values()))
 
 
@@ -43,7 +57,7 @@ def read(config: Npz, folders: Folders) -> Source:
             file.seek(0)
             with np.load(file, allow_pickle=False) as found:
                 arrays = {key: found[key] for key in found.files}
-        except (zipfile.BadZipFile, ValueError, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        except _DAMAGE as error:
             raise error if isinstance(error, DataError) else DataError(f"{path} cannot be read: {error}") from None
     return _source(arrays, path)
 
@@ -76,6 +90,8 @@ def _source(arrays: Mapping[str, NDArray[Any]], path: Path) -> Source:
     if len(set(sizes.values())) > 1:
         raise DataError(f"{path}: all pictures must be of one size, they are {sizes}")
     highest = max(int(part.labels.max(initial=-1)) for part in parts.values())
+    if "class_names" not in arrays and highest >= max(len(part.labels) for part in parts.values()):
+        raise DataError(f"{path}: the highest label is {highest}, more than there are pictures; give class_names")
     names = tuple(str(name) for name in arrays.get("class_names", np.arange(highest + 1)).ravel())
     if not 0 <= highest < len(names):
         raise DataError(f"{path}: the highest label is {highest}, and class_names has {len(names)} names")
@@ -97,7 +113,7 @@ def _part(arrays: Mapping[str, NDArray[Any]], images_key: str, labels_key: str, 
 
 def _images(array: NDArray[Any], key: str, path: Path) -> NDArray[np.uint8]:
     images = array[..., None] if array.ndim == 3 else array
-    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] not in (1, 3):
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[-1] not in (1, 3) or 0 in images.shape[1:]:
         raise DataError(
             f"{path}: {key} must be bytes [N, H, W] or [N, H, W, 1 or 3], it is {array.dtype} {list(array.shape)}"
         )

@@ -13,22 +13,31 @@ READERS = {kind.name: kind for kind in pictures.READERS}
 
 
 def settings_of(text: str) -> PictureConfig:
-    """The settings that a name (cifar10), a split (cifar10-4k, cifar10@4000#1) or a path stands for."""
+    """The settings that a name (cifar10), a split (cifar10-4k, cifar10@4000#1) or a path stands for.
+
+    A name comes before a folder of the same name; `./digits` is the folder.
+    """
+    if config := _by_name(text):
+        return config
     path = Path(text).expanduser()
     if path.is_dir():
         return folder.Folder(path=str(path.resolve()))
     if path.suffix in (".csv", ".npz"):
         file = str(path.resolve())
         return csv_list.CsvList(file=file) if path.suffix == ".csv" else npz.Npz(file=file)
-    known = (
-        f"a source ({', '.join(READERS)}), a split ({', '.join(PAPER)}, cifar10@4000#1), a folder, a .csv or an .npz"
+    raise ConfigError(
+        f"{text!r} is not a source ({', '.join(READERS)}), a split ({', '.join(PAPER)}, cifar10@4000#1), "
+        "a folder, a .csv or an .npz"
     )
+
+
+def _by_name(text: str) -> PictureConfig | None:
     try:
         spec = parse_spec(text)
     except ConfigError:
-        raise ConfigError(f"{text!r} is not {known}") from None
+        return None
     if spec.source not in READERS:
-        raise ConfigError(f"{text!r} is not {known}")
+        return None
     kind = READERS[spec.source]
     return kind() if spec.text == spec.source else kind(split=text)
 

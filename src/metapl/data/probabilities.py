@@ -5,7 +5,9 @@ Three kinds of files: .npy [N, C], .npz with one such array (or one called "prob
 """
 
 import csv
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -54,10 +56,10 @@ def chunks(path: Path) -> Iterator[Chunk]:
 def names(path: Path, names_file: Path | None) -> Iterator[str]:
     """Yield the rows' names: a CSV's first column, or the lines of the names file, or else the rows' numbers."""
     if path.suffix == ".csv":
-        with path.open(newline="", encoding="utf-8") as file:
+        with _readable(path), path.open(newline="", encoding="utf-8-sig") as file:
             yield from (row[0] for row in islice(csv.reader(file), 1, None))
     elif names_file is not None:
-        with names_file.open(encoding="utf-8") as file:
+        with _readable(names_file), names_file.open(encoding="utf-8-sig") as file:
             yield from (line.rstrip("\n") for line in file)
     else:
         rows = shape(path).rows
@@ -78,7 +80,7 @@ def _array_chunks(path: Path) -> Iterator[Chunk]:
 
 def _csv_chunks(path: Path) -> Iterator[Chunk]:
     width = len(_csv_header(path))
-    with path.open(newline="", encoding="utf-8") as file:
+    with _readable(path), path.open(newline="", encoding="utf-8-sig") as file:
         rows = islice(csv.reader(file), 1, None)
         first = 1
         while piece := list(islice(rows, max(1, VALUES_AT_ONCE // (8 * width)))):
@@ -91,7 +93,7 @@ def _csv_chunks(path: Path) -> Iterator[Chunk]:
 
 
 def _csv_header(path: Path) -> list[str]:
-    with _readable(path), path.open(newline="", encoding="utf-8") as file:
+    with _readable(path), path.open(newline="", encoding="utf-8-sig") as file:
         header = next(csv.reader(file), [])
     if len(header) < 2 or header[0] != "path":
         raise ConfigError(f"{path}: the first line must be path,p0,p1,… with one column for each class")
@@ -114,6 +116,8 @@ def _array_file(path: Path) -> Iterator[IO[bytes]]:
 
 def _member(archive: zipfile.ZipFile, path: Path) -> str:
     members = archive.namelist()
+    if not members:
+        raise ConfigError(f"{path}: holds no array")
     chosen = "probabilities.npy" if "probabilities.npy" in members else members[0]
     if len(members) > 1 and chosen != "probabilities.npy":
         raise ConfigError(f"{path}: holds several arrays and none is called probabilities: {', '.join(members)}")
@@ -125,7 +129,7 @@ def _header(file: IO[bytes], path: Path) -> tuple[Shape, np.dtype[np.generic]]:
         version = np.lib.format.read_magic(file)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         size, fortran, dtype = read(file)
-    except ValueError as error:
+    except (ValueError, SyntaxError, tokenize.TokenError) as error:
         raise ConfigError(f"{path}: not a NumPy array: {error}") from None
     if len(size) != 2 or dtype.kind != "f" or fortran or not size[1]:
         order = " in Fortran order" if fortran else ""
@@ -138,5 +142,7 @@ def _readable(path: Path) -> Iterator[None]:
     """A missing or broken file is the user's to mend: one sentence with its name."""
     try:
         yield
-    except (OSError, zipfile.BadZipFile) as error:
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a text in UTF-8") from None
+    except (OSError, zipfile.BadZipFile, zlib.error, csv.Error) as error:
         raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or error}") from None

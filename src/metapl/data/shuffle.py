@@ -3,6 +3,8 @@
 A Feistel network over Z_a × Z_b, with a·b just above n: each round adds to one half a hash of the other, which can be
 undone whatever the hash is. The few results beyond n are sent through again until they fall inside ("cycle walking"),
 which keeps it a bijection. Sorting n random keys at every step would cost far more than the step.
+Below n of about 10 some orders come more often than others (at n = 6 from a seventh to four times as often as they
+should); where each example stands is even for every n.
 """
 
 import math

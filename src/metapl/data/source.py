@@ -93,6 +93,7 @@ class PictureConfig(SourceConfig):
     """Base of the settings of every source of pictures."""
 
     mirrored: ClassVar[bool] = True  # is a mirrored picture still one of its class?
+    shift_pixels: ClassVar[int] = 4  # how far a picture may be moved and still show what it shows
 
     split: str = "given"
     """Who is labelled: "given" (as the source has it), a split of the paper (cifar10-4k), or source@labels#seed."""

@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from metapl.augment import views
 from metapl.augment.randaugment import distort
-from metapl.augment.views import Augmentation, WeakView
+from metapl.augment.views import Augmentation
 
 Pictures = NDArray[np.uint8]
 
@@ -20,11 +20,6 @@ GAP, MARGIN = 4, 12
 BETWEEN_GROUPS = 16
 FONT_SIZE = 13
 PAPER, INK = (255, 255, 255), (40, 40, 40)
-
-
-def usual_augmentation(mirrored: bool) -> Augmentation:
-    """The default views, without the mirroring where a mirrored picture would be another class's."""
-    return Augmentation(weak=WeakView(flip=mirrored))
 
 
 def show(
