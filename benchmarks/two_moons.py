@@ -10,6 +10,7 @@ Without PyTorch only our own steps per second are shown.
 
 import argparse
 import dataclasses
+import importlib.util
 import statistics
 import time
 from collections.abc import Callable
@@ -21,13 +22,9 @@ import jax.numpy as jnp
 from metapl import config as configs
 from metapl import data, models, train
 
-torch: Any
-try:
-    import torch
-
+torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
+if torch:
     torch.set_num_threads(1)  # the fastest for networks this small; more threads only wait for each other
-except ImportError:
-    torch = None
 
 METHODS = ("supervised", "pseudo_labels", "mpl")
 BATCH = 64
