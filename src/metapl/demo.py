@@ -73,7 +73,7 @@ def run(demo: Demo, out: Path, console: Console) -> None:
     outcomes = _compare(demo, console)
     summary = summarize(outcomes)
     console.print(results_table(summary), differences_table(summary))
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    (out / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     _write_accuracies(out / "accuracies.csv", outcomes, demo)
     panels = [
         two_moons.Panel(METHODS[name][0], outcome.accuracies[0], outcome.trained, outcome.first_dataset)
@@ -158,10 +158,14 @@ def differences_table(summary: dict[str, Any]) -> Table:
         table.add_column(column, justify="right")
     for entry in summary.values():
         for other, pair in entry["paired"].items():
-            mean, low, high = (f"{100 * pair[key]:+.1f}" for key in ("mean", "low", "high"))
-            row = (summary[other]["title"], f"{mean} ({low} … {high})", f"{pair['better']}/{pair['worse']}")
+            row = (summary[other]["title"], _points(pair), f"{pair['better']}/{pair['worse']}")
             table.add_row(entry["title"], *row)
     return table
+
+
+def _points(pair: dict[str, Any]) -> str:
+    interval = "" if pair["low"] is None else f" ({100 * pair['low']:+.1f} … {100 * pair['high']:+.1f})"
+    return f"{100 * pair['mean']:+.1f}{interval}"
 
 
 def _write_accuracies(path: Path, outcomes: dict[str, Outcome], demo: Demo) -> None:

@@ -16,7 +16,8 @@ from metapl.types import Metrics
 
 PLAIN_LINE_EVERY_S = 10.0
 
-Show = Callable[[int], None]  # steps done
+Numbers = Mapping[str, NDArray[np.float32]]  # metrics on the host; one value, or one for each seed
+Show = Callable[[int, Numbers], None]  # steps done, means since the last call
 
 
 @contextmanager
@@ -39,14 +40,15 @@ def _late(show: Show, starts: list[int]) -> Watch:
         waiting.append((starts[stage] + done, metrics))
         last = starts[stage] + done == starts[-1]
         while len(waiting) > (0 if last else 1):
-            step, numbers = waiting.pop(0)
-            refuse_divergence(step, {name: np.asarray(value) for name, value in numbers.items()})
-            show(step)
+            step, on_device = waiting.pop(0)
+            numbers = {name: np.asarray(value) for name, value in on_device.items()}
+            refuse_divergence(step, numbers)
+            show(step, numbers)
 
     return watch
 
 
-def refuse_divergence(step: int, metrics: Mapping[str, NDArray[np.float32]]) -> None:
+def refuse_divergence(step: int, metrics: Numbers) -> None:
     """End a run whose numbers are no numbers any more: what it would give is not a result."""
     broken = [name for name, values in metrics.items() if not np.isfinite(values).all()]
     if broken:
@@ -69,7 +71,7 @@ def _bars(console: Console) -> Iterator[Callable[[str, int], Show]]:
 
         def begin(title: str, total: int) -> Show:
             task = bars.add_task(title, total=total)
-            return lambda done: bars.update(task, completed=done)
+            return lambda done, _: bars.update(task, completed=done)
 
         yield begin
 
@@ -79,12 +81,14 @@ def _lines(console: Console) -> Iterator[Callable[[str, int], Show]]:
     def begin(title: str, total: int) -> Show:
         start = last = time.monotonic()
 
-        def show(done: int) -> None:
+        def show(done: int, numbers: Numbers) -> None:
             nonlocal last
             now = time.monotonic()
             if now - last >= PLAIN_LINE_EVERY_S or done == total:
                 last = now
-                console.print(f"{title}: {done:,} of {total:,} steps, {now - start:.0f} s", highlight=False)
+                means = "".join(f", {name} {np.mean(values):.3g}" for name, values in sorted(numbers.items()))
+                line = f"{title}: {done:,} of {total:,} steps, {now - start:.0f} s{means}"
+                console.print(line, highlight=False, markup=False, soft_wrap=True)
 
         return show
 

@@ -16,8 +16,8 @@ class Paired(NamedTuple):
     """A difference measured on the same data sets with the same seeds."""
 
     mean: float
-    low: float  # ends of the 95 % interval of the mean (Student's t)
-    high: float
+    low: float | None  # ends of the 95 % interval of the mean (Student's t); one data set has none
+    high: float | None
     better: int  # data sets on which the first is ahead
     worse: int
     n: int
@@ -27,6 +27,8 @@ def paired(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> Paired:
     """Compare two methods data set by data set: `ours` − `theirs`."""
     difference = ours - theirs
     n, mean = len(difference), float(np.mean(difference))
-    error = float(np.std(difference, ddof=1)) / n**0.5 if n > 1 else float("inf")
-    reach = float(stats.t.ppf(0.975, n - 1)) * error if n > 1 else float("inf")
-    return Paired(mean, mean - reach, mean + reach, int(np.sum(difference > 0)), int(np.sum(difference < 0)), n)
+    low, high = None, None
+    if n > 1:
+        reach = float(stats.t.ppf(0.975, n - 1)) * float(np.std(difference, ddof=1)) / n**0.5
+        low, high = mean - reach, mean + reach
+    return Paired(mean, low, high, int(np.sum(difference > 0)), int(np.sum(difference < 0)), n)
