@@ -30,7 +30,7 @@ def demo(args: Sequence[str]) -> None:
 
       metapl demo
 
-      metapl demo --datasets 20 --out /tmp/moons
+      metapl demo --datasets 20 --out moons
     """
     from metapl import demo as verb
     from metapl import runtime

@@ -56,6 +56,15 @@ def test_a_folder_is_opened_as_it_is(tmp_path: Path) -> None:
     assert set(found.parts) == {"train"}
 
 
+def test_a_folder_of_train_and_val_is_understood(tmp_path: Path) -> None:
+    for part in ("train", "val"):
+        (tmp_path / part / "a").mkdir(parents=True)
+        Image.new("RGB", (4, 4)).save(tmp_path / part / "a" / "1.png")
+    assert set(open_source(str(tmp_path), ()).parts) == {"train", "val"}
+    (tmp_path / "labeled").mkdir()
+    assert settings_of(str(tmp_path)) == Folder(path=str(tmp_path.resolve()))
+
+
 def test_only_mirrored_pictures_that_keep_their_class_are_mirrored() -> None:
     assert not settings_of("digits").mirrored
     assert not settings_of("svhn").mirrored

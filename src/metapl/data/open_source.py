@@ -21,7 +21,9 @@ def settings_of(text: str) -> PictureConfig:
         return config
     path = Path(text).expanduser()
     if path.is_dir():
-        return folder.Folder(path=str(path.resolve()))
+        # Many picture sets come as train/<class> and val/<class>.
+        only_train = (path / "train").is_dir() and not (path / "labeled").is_dir()
+        return folder.Folder(path=str(path.resolve()), labeled="train" if only_train else "labeled")
     if path.suffix in (".csv", ".npz"):
         file = str(path.resolve())
         return csv_list.CsvList(file=file) if path.suffix == ".csv" else npz.Npz(file=file)
