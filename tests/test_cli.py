@@ -52,8 +52,11 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
     ("args", "words"),
     [
         (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, train, data"),
-        (["demo", "--dataset", "3"], "--dataset"),
-        (["demo", "--datasets", "many"], "datasets"),
+        (["demo", "--dataset", "3"], "Unrecognized options: --dataset, 3; did you mean --datasets?"),
+        (["demo", "--datasets", "many"], "--datasets takes a whole number, got 'many'"),
+        (["demo", "--datasets"], "Missing value for argument '--datasets'"),
+        (["train", "two_moons_mpl", "--data.noise", "x"], "--data.noise takes a number, got 'x'"),
+        (["data", "check"], "Missing from metapl data check"),
         (["demo", "--datasets", "0"], "datasets takes a number of at least 1, got 0"),
         (["demo", "--steps", "-5"], "steps takes a number of at least 0, got -5"),
         (["train", "two_moons_mpl", "--seeds", "0"], "seeds takes a number of at least 1, got 0"),
@@ -74,6 +77,8 @@ def test_a_mistake_ends_with_a_sentence_and_exit_code_2(capsys, tmp_path, monkey
     code, _, err = run(capsys, *args)
     assert code == 2
     assert words in " ".join(err.split())
+    assert err.startswith("metapl: ")  # a sentence, no box and no traceback
+    assert "─" not in err
     assert "Traceback" not in err
     assert not list(tmp_path.iterdir())  # nothing is left behind
 

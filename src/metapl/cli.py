@@ -7,17 +7,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import tyro
 from annotated_types import Ge
 from rich.console import Console
 
 import metapl
+from metapl.flags import dedent, parse
 from metapl.folders import claim, next_free
 from metapl.schema import ConfigError, validate
-
-T = TypeVar("T")
 
 
 def demo(args: Sequence[str]) -> None:
@@ -41,7 +40,7 @@ def demo(args: Sequence[str]) -> None:
         out: Path | None = None
         """Folder for the results: new or empty. Default: runs/demo, or the next free name after it."""
 
-    flags = _parse(Flags, "demo", args, Flags())
+    flags = parse(Flags, "metapl demo", demo, args, Flags())
     validate(flags)
     out = claim(flags.out or next_free(Path("runs/demo")))
     runtime.start(quick_compile=True)
@@ -84,7 +83,7 @@ def train(args: Sequence[str]) -> None:
         """Folder of the run: new or empty. Default: runs/NAME, or the next free name after it."""
 
     loaded = configs.load(args[0])
-    flags = _parse(Flags, f"train {args[0]}", args[1:], Flags(loaded))
+    flags = parse(Flags, f"metapl train {args[0]}", train, args[1:], Flags(loaded))
     validate(flags)
     out = claim(flags.out or next_free(Path("runs") / Path(args[0]).stem))
     runtime.start()
@@ -99,7 +98,7 @@ def _train_help(wanted: bool) -> None:
     if not wanted:
         raise ConfigError(f"train needs a preset or a TOML file first; the presets are {', '.join(configs.presets())}")
     console.print("usage: metapl train PRESET_OR_TOML [--out RUN] [--SETTING VALUE …]\n", highlight=False)
-    console.print(_dedent(train.__doc__), highlight=False, markup=False)
+    console.print(dedent(train.__doc__), highlight=False, markup=False)
     console.print("Presets:", highlight=False)
     for name, first_line in configs.presets().items():
         console.print(f"  {name:<26}{first_line}", highlight=False)
@@ -125,7 +124,7 @@ def data(args: Sequence[str]) -> None:
     verbs = {"check": data_cli.check, "show": data_cli.show, "select": data_cli.select}
     verb, *rest = list(args) or ["--help"]
     if verb in ("-h", "--help"):
-        lines = ["usage: metapl data VERB [--out FOLDER] [FLAGS]", "", _dedent(data.__doc__)]
+        lines = ["usage: metapl data VERB [--out FOLDER] [FLAGS]", "", dedent(data.__doc__)]
         lines += [f"  {name:<10}{_first_line(function)}" for name, function in verbs.items()]
         lines += ["", "metapl data VERB --help tells what it does and which flags it takes."]
         Console().print("\n".join(lines), highlight=False, markup=False)
@@ -162,18 +161,8 @@ def _overview() -> str:
     return "\n".join([*lines, "", "metapl VERB --help tells what a verb does and which flags it takes."])
 
 
-def _parse(cls: type[T], verb: str, args: Sequence[str], default: T) -> T:
-    return tyro.cli(
-        cls, prog=f"metapl {verb}", description=_dedent(VERBS[verb.split()[0]].__doc__), args=args, default=default
-    )
-
-
 def _first_line(function: Callable[..., None]) -> str:
     return (function.__doc__ or "").splitlines()[0]
-
-
-def _dedent(text: str | None) -> str:
-    return "\n".join(line.removeprefix("    ") for line in (text or "").splitlines())
 
 
 def _fail(sentence: str, code: int = 2) -> int:

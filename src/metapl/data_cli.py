@@ -12,6 +12,7 @@ from annotated_types import Ge
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from metapl.flags import parse
 from metapl.folders import claim, next_free
 from metapl.schema import ConfigError, validate
 
@@ -53,7 +54,7 @@ def check(args: Sequence[str]) -> None:
         out: Path | None = None
         """Folder for audit.json and hashes.npz: new or empty. Default: runs/check, or the next free name after it."""
 
-    flags = _parse(Flags, "check", check, args)
+    flags = parse(Flags, "metapl data check", check, args)
     validate(flags.check)
     source = _open(flags.source, flags.data_dir)
     out = claim(flags.out or next_free(Path("runs/check")))
@@ -85,9 +86,9 @@ def show(args: Sequence[str]) -> None:
     from metapl.data import assemble, open_source, pictures
     from metapl.report import contact_sheet
 
-    named = _parse(_show_flags(views.Augmentation()), "show", show, args).source
+    named = parse(_show_flags(views.Augmentation()), "metapl data show", show, args).source
     config = open_source.settings_of(named)
-    flags = _parse(_show_flags(views.usual(config.mirrored, config.shift_pixels)), "show", show, args)
+    flags = parse(_show_flags(views.usual(config.mirrored, config.shift_pixels)), "metapl data show", show, args)
     validate(flags)
     dataset = pictures.load(config, folders(flags.data_dir))
     out = claim(flags.out or next_free(Path("runs/show")))
@@ -163,7 +164,7 @@ def select(args: Sequence[str]) -> None:
         out: Path | None = None
         """Folder for the results: new or empty. Default: runs/select, or the next free name after it."""
 
-    flags = _parse(Flags, "select", select, args)
+    flags = parse(Flags, "metapl data select", select, args)
     validate(flags.rules)
     shape = probabilities.shape(flags.probabilities)
     _check_names(flags.names, shape.rows)
@@ -262,11 +263,6 @@ def folders(data_dir: Path | None) -> "Folders":
     from metapl.data import files
 
     return files.search_folders(data_dir, runtime.cache_folder())
-
-
-def _parse(cls: type[T], verb: str, function: Callable[[Sequence[str]], None], args: Sequence[str]) -> T:
-    doc = "\n".join(line.removeprefix("    ") for line in (function.__doc__ or "").splitlines())
-    return tyro.cli(cls, prog=f"metapl data {verb}", description=doc, args=args)
 
 
 @contextmanager
