@@ -16,7 +16,7 @@ def test_it_is_the_papers_network():
     assert not stats
     everything = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(params)])
     assert np.abs(everything).max() <= 0.1
-    assert np.std(everything) == np.float32(np.std(everything)) > 0.04  # uniform in ±0.1 has 0.058
+    assert np.std(everything) > 0.04  # uniform in ±0.1 has 0.058
 
 
 def test_sigmoids_stand_between_the_layers():
