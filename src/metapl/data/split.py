@@ -9,7 +9,7 @@
 `imagenet-10`   (20, 40, 80, 100) The first ⌊1,024 · 10 %⌋ = 102 (204, 409, 819) shards are labelled; the last 20 are
                 held out, as `val`; those between are unlabelled. 100 % is every shard that is not held out, and its
                 unlabelled pictures are the source's own, or the labelled ones again where it has none.
-`name@4000#1`   As the field does it (FixMatch, USB): the same number of labels for each class, drawn by the seed; the
+`name@4000#1`   As the field does it (USB): the same number of labels for each class, drawn by the seed; the
                 unlabelled pictures are *all* training pictures, the labelled ones included, and `extra`. With the
                 same seed, a smaller set is part of a larger one.
 `name`          The source's own division.
