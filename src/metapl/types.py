@@ -62,10 +62,15 @@ class Apply(Protocol):
 
 
 class Network(NamedTuple):
-    """A model as two pure functions."""
+    """A model as two pure functions, and the way to its twin.
+
+    `with_dropout(rate)` is the same network, for the same weights, with another dropout rate: the paper's teacher and
+    student differ in nothing else (Table 8). A model without dropout refuses with a ConfigError.
+    """
 
     init: Callable[[Array, Array], Weights]  # (key, inputs) -> weights
     apply: Apply
+    with_dropout: Callable[[float], "Network"]
 
 
 class Algorithm(NamedTuple):

@@ -1,24 +1,28 @@
 """The networks. A new one is one file here and one row in this table; the contract tests find it there."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import jax
 from flax import linen as nn
 
-from metapl.models import mlp
+from metapl.models import mlp, wide_resnet
+from metapl.schema import ConfigError, validate
 from metapl.types import Array, ModelConfig, Network, PyTree, Weights
 
 # settings -> build(settings, classes)
 MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
     mlp.MLP: mlp.build,
+    wide_resnet.WideResNet: wide_resnet.build,
 }
 
 
 def build(config: ModelConfig, classes: int) -> Network:
-    """Make the network that the settings are of, as two pure functions."""
+    """Make the network that the settings are of, as pure functions."""
     module = MODELS[type(config)](config, classes)
 
+    @jax.jit  # of the forward pass only shapes matter here; compiled, it vanishes
     def init(key: Array, inputs: Array) -> Weights:
         variables = module.init({"params": key}, inputs, train=False)
         return Weights(variables["params"], variables.get("batch_stats", {}))
@@ -34,4 +38,11 @@ def build(config: ModelConfig, classes: int) -> Network:
         )
         return logits, changed.get("batch_stats", stats)
 
-    return Network(init, jax.named_call(apply, name=config.name))
+    def with_dropout(rate: float) -> Network:
+        if "dropout" not in {field.name for field in dataclasses.fields(config)}:
+            raise ConfigError(f"the model {config.name} has no dropout, so its rate cannot be set to {rate}")
+        changed = dataclasses.replace(config, dropout=rate)  # type: ignore[call-arg]
+        validate(changed)
+        return build(changed, classes)
+
+    return Network(init, jax.named_call(apply, name=config.name), with_dropout)

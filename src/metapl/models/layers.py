@@ -1,0 +1,55 @@
+"""What the picture networks share: precision, convolutions without bias, and the classifier at the end."""
+
+from typing import Literal, TypeVar
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from metapl.types import Array
+
+Precision = Literal["float32", "bfloat16"]
+DTYPES: dict[str, jnp.dtype] = {"float32": jnp.dtype("float32"), "bfloat16": jnp.dtype("bfloat16")}
+
+Block = TypeVar("Block", bound=type[nn.Module])
+
+# He et al. (2015) by the number of outputs, as in the released code of the paper: √(2 / (k · k · C_out)).
+he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
+glorot_normal = nn.initializers.xavier_normal()
+
+
+def conv(
+    features: int,
+    size: int,
+    stride: int = 1,
+    *,
+    name: str,
+    dtype: jnp.dtype,
+    padding: str | int = "SAME",
+    kernel_init: nn.initializers.Initializer = he_normal,
+) -> nn.Conv:
+    """Make a square convolution; the norm that follows it has the bias."""
+    return nn.Conv(
+        features, (size, size), stride, padding, use_bias=False, dtype=dtype, kernel_init=kernel_init, name=name
+    )
+
+
+def classify(
+    x: Array,
+    classes: int,
+    *,
+    dropout: float,
+    train: bool,
+    kernel_init: nn.initializers.Initializer = glorot_normal,
+) -> Array:
+    """[N, H, W, C] → logits [N, classes]: average over the picture, dropout, one dense layer named `head`.
+
+    From the average on all is float32: it costs nothing here, and losses need the digits.
+    """
+    features = x.astype(jnp.float32).mean((1, 2))
+    features = nn.Dropout(dropout, deterministic=not train)(features)
+    return nn.Dense(classes, kernel_init=kernel_init, name="head")(features)
+
+
+def maybe_remat(block: Block, remat: bool) -> Block:
+    """Let a block forget its activations and compute them again in the backward pass; `train` is its third argument."""
+    return nn.remat(block, static_argnums=(2,)) if remat else block

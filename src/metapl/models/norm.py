@@ -1,0 +1,40 @@
+"""Batch normalisation, the same for all networks.
+
+In training mode with the mean and variance of the batch, which also move the running ones:
+running ← decay · running + (1 − decay) · batch. In evaluation mode with the running ones.
+The variance is the biased one (a sum over n, not n − 1) in both places, as in TensorFlow.
+"""
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from metapl.types import Array
+
+
+class BatchNorm(nn.Module):
+    """[..., C] → [..., C] of the same dtype; parameters and statistics are float32 whatever it is."""
+
+    decay: float = 0.99
+    epsilon: float = 1e-3
+    scale_init: nn.initializers.Initializer = nn.initializers.ones
+
+    @nn.compact
+    def __call__(self, x: Array, *, train: bool) -> Array:
+        shape = x.shape[-1:]
+        scale = self.param("scale", self.scale_init, shape, jnp.float32)
+        bias = self.param("bias", nn.initializers.zeros, shape, jnp.float32)
+        running_mean = self.variable("batch_stats", "mean", jnp.zeros, shape, jnp.float32)
+        running_var = self.variable("batch_stats", "var", jnp.ones, shape, jnp.float32)
+
+        wide = x.astype(jnp.float32)  # sums over a batch are too long for bfloat16
+        if not train:
+            mean, var = running_mean.value, running_var.value
+        else:
+            axes = tuple(range(x.ndim - 1))
+            mean = wide.mean(axes)
+            # E[x²] − E[x]² reads x once for both moments; rounding can take it below zero.
+            var = jnp.maximum(lax.square(wide).mean(axes) - lax.square(mean), 0.0)
+            running_mean.value = self.decay * running_mean.value + (1 - self.decay) * mean
+            running_var.value = self.decay * running_var.value + (1 - self.decay) * var
+        return ((wide - mean) * (scale * lax.rsqrt(var + self.epsilon)) + bias).astype(x.dtype)
