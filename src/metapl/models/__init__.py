@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-from metapl.models import mlp, wide_resnet
+from metapl.models import efficientnet, mlp, reduced_teacher, resnet, wide_resnet
 from metapl.schema import ConfigError, validate
 from metapl.types import Array, ModelConfig, Network, PyTree, Weights
 
@@ -15,6 +15,9 @@ from metapl.types import Array, ModelConfig, Network, PyTree, Weights
 MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
     mlp.MLP: mlp.build,
     wide_resnet.WideResNet: wide_resnet.build,
+    resnet.ResNet: resnet.build,
+    efficientnet.EfficientNet: efficientnet.build,
+    reduced_teacher.ReducedTeacher: reduced_teacher.build,
 }
 
 

@@ -25,11 +25,20 @@ def conv(
     name: str,
     dtype: jnp.dtype,
     padding: str | int = "SAME",
+    groups: int = 1,
     kernel_init: nn.initializers.Initializer = he_normal,
 ) -> nn.Conv:
     """Make a square convolution; the norm that follows it has the bias."""
     return nn.Conv(
-        features, (size, size), stride, padding, use_bias=False, dtype=dtype, kernel_init=kernel_init, name=name
+        features,
+        (size, size),
+        stride,
+        padding,
+        feature_group_count=groups,
+        use_bias=False,
+        dtype=dtype,
+        kernel_init=kernel_init,
+        name=name,
     )
 
 

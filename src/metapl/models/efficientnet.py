@@ -1,0 +1,257 @@
+"""EfficientNet-B0 … B7 (Tan & Le, 2019), L2 (Xie et al., 2020) and the paper's B6-Wide.
+
+    stem (3×3 / 2) → 7 stages of MBConv blocks → head (1×1) → mean → dropout → dense
+
+A block: 1×1 to e times the channels → k×k on each channel alone → squeeze-excite → 1×1 back, plus its input where the
+shape stays; norms after the convolutions, swish between them. A variant multiplies all channels by its width (to whole
+eights) and the blocks of each stage by its depth (up). In training, a block with a shortcut is left out for some
+examples ("stochastic depth", Huang et al., 2016), the deeper the more often.
+With 1,000 classes: B0 5,288,548 parameters, B6 43,040,704, B7 66,347,960, L2 480,309,308.
+
+B6-Wide is B6's depth (2.6) with width 5.0: 316,649,180 parameters, here and in the released code, whose table has
+(5.0, 2.6) for it. The paper says 390 million, "the width factor increased from 2.1", where B6's is 1.8. We tried other
+readings, in millions: rounding to 16, 32, 64 or 128 channels 317.1, 320.4, 317.4, 339.8; depth 3.1 (B7's) 398.5; width
+5.0 · 2.1 / 1.8 428.9; squeeze to a half instead of a quarter 374.8, or of the expanded channels 607.4; a head that
+is not widened 303.3; a classifier for JFT's 18,291 classes 427.3. Only one comes near, and no sentence supports it:
+B5's depth (2.2) with that classifier, 391.2.
+
+Weights start as in Keras's version, from a truncated normal with variance 2 / (k · k · outputs); the first release had
+a plain normal with the same variance.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge, Gt, Le, Lt
+from flax import linen as nn
+
+from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
+from metapl.models.norm import BatchNorm
+from metapl.types import Array, ModelConfig
+
+
+class Variant(NamedTuple):
+    """What tells two EfficientNets apart."""
+
+    width: float
+    depth: float
+    resolution: int  # the pictures' height and width that it was made for
+    dropout: float
+
+
+VARIANTS = {
+    "b0": Variant(1.0, 1.0, 224, 0.2),
+    "b1": Variant(1.0, 1.1, 240, 0.2),
+    "b2": Variant(1.1, 1.2, 260, 0.3),
+    "b3": Variant(1.2, 1.4, 300, 0.3),
+    "b4": Variant(1.4, 1.8, 380, 0.4),
+    "b5": Variant(1.6, 2.2, 456, 0.4),
+    "b6": Variant(1.8, 2.6, 528, 0.5),
+    "b7": Variant(2.0, 3.1, 600, 0.5),
+    "l2": Variant(4.3, 5.3, 475, 0.5),  # the paper trains it at 512, which 16 cores can share
+    "b6_wide": Variant(5.0, 2.6, 512, 0.5),
+}
+
+
+class Stage(NamedTuple):
+    """Equal blocks, before a variant multiplies them; the first one has the stride."""
+
+    blocks: int
+    size: int  # of the depthwise kernel
+    stride: int
+    expand: int
+    features: int
+
+
+STAGES = (
+    Stage(1, 3, 1, 1, 16),
+    Stage(2, 3, 2, 6, 24),
+    Stage(2, 5, 2, 6, 40),
+    Stage(3, 3, 2, 6, 80),
+    Stage(3, 5, 1, 6, 112),
+    Stage(4, 5, 2, 6, 192),
+    Stage(1, 3, 1, 6, 320),
+)
+STEM, HEAD = 32, 1280  # channels, before a variant multiplies them
+
+
+@dataclass(frozen=True)
+class EfficientNet(ModelConfig):
+    """An EfficientNet; its variant says what the fields left empty are."""
+
+    name: ClassVar[str] = "efficientnet"
+
+    variant: Literal["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "l2", "b6_wide"] = "b0"
+    """Which member of the family."""
+    width: Annotated[float, Gt(0)] | None = None
+    """Multiplies all channels; empty: as the variant has it."""
+    depth: Annotated[float, Gt(0)] | None = None
+    """Multiplies the blocks of each stage; empty: as the variant has it."""
+    stem: Literal["imagenet", "cifar"] = "imagenet"
+    """How pictures enter: cifar leaves out the first three halvings, as the released code does for 32×32."""
+    dropout: Annotated[float, Ge(0), Lt(1)] | None = None
+    """Share of the features that is dropped before the classifier; empty: as the variant has it."""
+    survival: Annotated[float, Gt(0), Le(1)] = 0.8
+    """How often the last block is kept in training; from the first, which always is, it falls evenly."""
+    padding: Literal["same", "symmetric"] = "same"
+    """Zeros at the border: TensorFlow's way (timm's `tf_efficientnet_*`), or PyTorch's (timm's `efficientnet_*`)."""
+    norm_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
+    """Share of the running batch-norm statistics that a step keeps."""
+    norm_epsilon: Annotated[float, Gt(0)] = 1e-3
+    """Added to the variance before its root; timm's `efficientnet_*` have 1e-5."""
+    precision: Precision = "float32"
+    """What activations are computed in; weights, statistics and logits are float32 always."""
+    remat: bool = False
+    """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
+
+    @property
+    def resolution(self) -> int:
+        """Height and width of the pictures that the variant was made for."""
+        return VARIANTS[self.variant].resolution
+
+
+def resolved(config: EfficientNet) -> Variant:
+    """Take from the variant what the settings leave empty."""
+    usual = VARIANTS[config.variant]
+    return Variant(
+        usual.width if config.width is None else config.width,
+        usual.depth if config.depth is None else config.depth,
+        usual.resolution,
+        usual.dropout if config.dropout is None else config.dropout,
+    )
+
+
+def widen(features: int, width: float) -> int:
+    """Multiply channels and round to eights, but never down by more than a tenth."""
+    wanted = features * width
+    rounded = max(8, int(wanted + 4) // 8 * 8)
+    return rounded + 8 if rounded < 0.9 * wanted else rounded
+
+
+class BlockPlan(NamedTuple):
+    """One block, after the variant's multiplications."""
+
+    name: str
+    features: int
+    size: int
+    stride: int
+    expand: int
+    survival: float
+
+
+def plan_blocks(config: EfficientNet) -> list[BlockPlan]:
+    """List all blocks: block i of L survives with probability 1 − (1 − survival) · i / L."""
+    variant = resolved(config)
+    kept_strides = (1, 2) if config.stem == "cifar" else ()  # with the stem's, the three halvings of large pictures
+    repeats = [math.ceil(stage.blocks * variant.depth) for stage in STAGES]
+    plans: list[BlockPlan] = []
+    for number, (stage, count) in enumerate(zip(STAGES, repeats, strict=True)):
+        for i in range(count):
+            stride = stage.stride if i == 0 and number not in kept_strides else 1
+            survival = 1 - (1 - config.survival) * len(plans) / sum(repeats)
+            features = widen(stage.features, variant.width)
+            plans.append(BlockPlan(f"stage{number}_block{i}", features, stage.size, stride, stage.expand, survival))
+    return plans
+
+
+def stochastic_depth(x: Array, survival: float, key: Array) -> Array:
+    """Keep each example of a batch with probability `survival`, scaled so that the mean stays; else all zeros."""
+    keep = jax.random.bernoulli(key, survival, (len(x), 1, 1, 1))
+    return jnp.where(keep, x / survival, 0)
+
+
+truncated_normal = nn.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
+# A depthwise kernel [k, k, 1, C] has one output for each of its inputs: its fan-out is k · k, which is what
+# the initializer calls fan-in.
+depthwise_normal = nn.initializers.variance_scaling(2.0, "fan_in", "truncated_normal")
+
+
+def dense_uniform(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+    """Draw the classifier's kernel [features, classes] between ±1/√classes."""
+    reach = 1 / math.sqrt(shape[-1])
+    return jax.random.uniform(key, shape, dtype, -reach, reach)
+
+
+class SqueezeExcite(nn.Module):
+    """[N, H, W, C] → the same; each channel times a number in (0, 1) that the picture's means decide."""
+
+    squeezed: int
+    dtype: jnp.dtype
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        dense = partial(nn.Conv, kernel_size=(1, 1), dtype=self.dtype, kernel_init=truncated_normal)
+        y = nn.swish(dense(self.squeezed, name="reduce")(x.mean((1, 2), keepdims=True)))
+        return x * nn.sigmoid(dense(x.shape[-1], name="expand")(y))
+
+
+class Block(nn.Module):
+    """MBConv: [N, H, W, C] → [N, H/stride, W/stride, features]."""
+
+    config: EfficientNet
+    plan: BlockPlan
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        plan, inputs, expanded = self.plan, x.shape[-1], x.shape[-1] * self.plan.expand
+        layer = partial(conv, dtype=DTYPES[self.config.precision], kernel_init=truncated_normal)
+        norm = partial(BatchNorm, self.config.norm_decay, self.config.norm_epsilon)
+
+        y = x
+        if plan.expand != 1:
+            y = layer(expanded, 1, name="expand_conv")(y)
+            y = nn.swish(norm(name="expand_norm")(y, train=train))
+        y = layer(
+            expanded,
+            plan.size,
+            plan.stride,
+            padding=_padding(self.config, plan.size),
+            groups=expanded,
+            kernel_init=depthwise_normal,
+            name="depthwise_conv",
+        )(y)
+        y = nn.swish(norm(name="depthwise_norm")(y, train=train))
+        y = SqueezeExcite(max(1, inputs // 4), DTYPES[self.config.precision], name="squeeze")(y)
+        y = layer(plan.features, 1, name="project_conv")(y)
+        y = norm(name="project_norm")(y, train=train)
+        if plan.stride != 1 or inputs != plan.features:
+            return y
+        if train and plan.survival < 1:
+            y = stochastic_depth(y, plan.survival, self.make_rng("dropout"))
+        return x + y
+
+
+class EfficientNetModule(nn.Module):
+    """[N, H, W, 3] → logits [N, classes]."""
+
+    config: EfficientNet
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: Array, *, train: bool) -> Array:
+        c, variant = self.config, resolved(self.config)
+        layer = partial(conv, dtype=DTYPES[c.precision], kernel_init=truncated_normal)
+        norm = partial(BatchNorm, c.norm_decay, c.norm_epsilon)
+        block = maybe_remat(Block, c.remat)
+
+        stride = 1 if c.stem == "cifar" else 2
+        x = layer(widen(STEM, variant.width), 3, stride, padding=_padding(c, 3), name="stem_conv")(x)
+        x = nn.swish(norm(name="stem_norm")(x, train=train))
+        for plan in plan_blocks(c):
+            x = block(c, plan, name=plan.name)(x, train)
+        x = layer(widen(HEAD, variant.width), 1, name="head_conv")(x)
+        x = nn.swish(norm(name="head_norm")(x, train=train))
+        return classify(x, self.classes, dropout=variant.dropout, train=train, kernel_init=dense_uniform)
+
+
+def _padding(config: EfficientNet, size: int) -> str | int:
+    return "SAME" if config.padding == "same" else size // 2
+
+
+def build(config: EfficientNet, classes: int) -> nn.Module:
+    """Make the linen module from its settings."""
+    return EfficientNetModule(config, classes)

@@ -1,0 +1,105 @@
+"""ResNet-18 and ResNet-50 (He et al., 2016), the paper's network for ImageNet-10 %.
+
+    stem (7×7 / 2, norm, ReLU, max-pool 3×3 / 2) → 4 stages of 64, 128, 256, 512 channels → mean → dropout → dense
+
+ResNet-18's blocks are two 3×3 convolutions; ResNet-50's are 1×1, 3×3 and 1×1 to four times the channels. A stage halves
+the picture with the stride of its first 3×3 convolution ("v1.5"; the first paper had it on the 1×1 before). Zeros are
+padded on both sides alike, as PyTorch does, so that weights of timm give the same answers here.
+ResNet-50 with 1,000 classes has 25,557,032 parameters.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Lt
+from flax import linen as nn
+
+from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
+from metapl.models.norm import BatchNorm
+from metapl.types import Array, ModelConfig
+
+BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}  # in each stage
+
+
+@dataclass(frozen=True)
+class ResNet(ModelConfig):
+    """A ResNet for large pictures, or for small ones with the stem `cifar`."""
+
+    name: ClassVar[str] = "resnet"
+
+    depth: Literal[18, 50] = 50
+    """Layers with weights."""
+    channels: Annotated[int, Ge(1)] = 64
+    """Channels of the stem and the first stage; each later stage doubles them."""
+    stem: Literal["imagenet", "cifar"] = "imagenet"
+    """How pictures enter: at a quarter of their size, or (cifar) by one 3×3 convolution as they are."""
+    dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of the features that is dropped before the classifier."""
+    zero_init: bool = True
+    """Each block starts as its shortcut alone: the scale of its last norm begins at 0 (Goyal et al., 2017)."""
+    norm_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
+    """Share of the running batch-norm statistics that a step keeps."""
+    norm_epsilon: Annotated[float, Gt(0)] = 1e-5
+    """Added to the variance before its root."""
+    precision: Precision = "float32"
+    """What activations are computed in; weights, statistics and logits are float32 always."""
+    remat: bool = False
+    """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
+
+
+class Block(nn.Module):
+    """[N, H, W, C] → [N, H/stride, W/stride, features], or four times the features at depth 50."""
+
+    config: ResNet
+    features: int
+    stride: int
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        c = self.config
+        if c.depth == 18:  # (features, size, stride) of each convolution
+            layers = [(self.features, 3, self.stride), (self.features, 3, 1)]
+        else:
+            layers = [(self.features, 1, 1), (self.features, 3, self.stride), (4 * self.features, 1, 1)]
+        out = layers[-1][0]
+
+        y = x
+        for i, (features, size, stride) in enumerate(layers, start=1):
+            last = i == len(layers)
+            y = conv(features, size, stride, padding=size // 2, dtype=DTYPES[c.precision], name=f"conv{i}")(y)
+            scale_init = nn.initializers.zeros if last and c.zero_init else nn.initializers.ones
+            y = BatchNorm(c.norm_decay, c.norm_epsilon, scale_init, name=f"norm{i}")(y, train=train)
+            y = y if last else nn.relu(y)
+        if self.stride != 1 or x.shape[-1] != out:
+            x = conv(out, 1, self.stride, padding=0, dtype=DTYPES[c.precision], name="shortcut_conv")(x)
+            x = BatchNorm(c.norm_decay, c.norm_epsilon, name="shortcut_norm")(x, train=train)
+        return nn.relu(x + y)
+
+
+class ResNetModule(nn.Module):
+    """[N, H, W, 3] → logits [N, classes]."""
+
+    config: ResNet
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: Array, *, train: bool) -> Array:
+        c = self.config
+        stem = partial(conv, c.channels, dtype=DTYPES[c.precision], name="stem_conv")
+        x = stem(size=7, stride=2, padding=3)(x) if c.stem == "imagenet" else stem(size=3, padding=1)(x)
+        x = nn.relu(BatchNorm(c.norm_decay, c.norm_epsilon, name="stem_norm")(x, train=train))
+        if c.stem == "imagenet":
+            x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+
+        block = maybe_remat(Block, c.remat)
+        for stage, count in enumerate(BLOCKS[c.depth], start=1):
+            for i in range(count):
+                stride = 2 if stage > 1 and i == 0 else 1
+                x = block(c, c.channels * 2 ** (stage - 1), stride, name=f"stage{stage}_block{i}")(x, train)
+        return classify(x, self.classes, dropout=c.dropout, train=train)
+
+
+def build(config: ResNet, classes: int) -> nn.Module:
+    """Make the linen module from its settings."""
+    return ResNetModule(config, classes)
