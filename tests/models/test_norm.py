@@ -58,8 +58,8 @@ def test_statistics_of_bfloat16_are_summed_in_float32():
 
 
 def test_equal_numbers_have_no_negative_variance():
-    x = jnp.full((7, 1), 1234.567)
+    x = jnp.broadcast_to(jnp.linspace(1000.0, 2000.0, 64), (7, 64))  # some of these round below zero
     norm = BatchNorm(decay=0.0)
     y, changed = norm.apply(norm.init(jax.random.key(0), x, train=False), x, train=True, mutable=["batch_stats"])
-    assert changed["batch_stats"]["var"] >= 0
+    assert np.all(changed["batch_stats"]["var"] >= 0)
     assert np.isfinite(y).all()
