@@ -20,7 +20,7 @@ FLOORS = [
     {"config"},
     {"train"},
     {"evaluate", "runlog"},
-    {"report", "run"},
+    {"report", "run", "bench"},
     {"demo"},
     {"data_cli"},
     {"cli"},

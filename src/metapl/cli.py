@@ -134,7 +134,26 @@ def data(args: Sequence[str]) -> None:
         raise ConfigError(f"there is no verb {verb!r} of data; the verbs are {', '.join(verbs)}")
 
 
-VERBS: dict[str, Callable[[Sequence[str]], None]] = {"demo": demo, "train": train, "data": data}
+def bench(args: Sequence[str]) -> None:
+    """Measure a training step and inference: time, share of the machine's peak, memory, start.
+
+    The first word is the name of a network or a preset, or the path of a TOML file; a second one may name another
+    method. The pictures are noise. Prints a table and writes bench.json; docs/speed.md tells what the columns mean.
+
+    Examples:
+
+      metapl bench mlp --batch 64 128
+
+      metapl bench mlp mpl --unlabeled-batch 448 --no-starts
+
+      metapl bench two_moons_mpl --help     lists the settings, with the preset's values
+    """
+    from metapl.bench import verb
+
+    verb.bench(args, bench)
+
+
+VERBS: dict[str, Callable[[Sequence[str]], None]] = {"demo": demo, "train": train, "data": data, "bench": bench}
 
 
 def main(argv: Sequence[str] | None = None) -> None:

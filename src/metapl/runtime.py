@@ -5,7 +5,12 @@ settings alone. Whatever the user has set stays.
 """
 
 import os
+import platform
+import resource
+import sys
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 # LLVM at level 1 compiles the TwoMoon programs in half the time (UDA 2.5 s against 4.7 s, MPL+UDA 5.2 s against 9.4 s
 # of CPU time), and their steps take no longer than at level 3 (1.12 against 1.11 ms, 2.03 against 2.11 ms). For
@@ -33,6 +38,53 @@ def cache_folder() -> Path:
 def cores() -> int:
     """How many threads of work this process can do at once."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def is_cpu() -> bool:
+    """Does JAX compute on the CPU here?"""
+    import jax
+
+    return jax.default_backend() == "cpu"
+
+
+def describe() -> dict[str, Any]:
+    """The machine and the software that a measured number belongs to."""
+    import jax
+
+    device = jax.devices()[0]
+    return {
+        "platform": device.platform,
+        "device_kind": device.device_kind,
+        "devices": jax.device_count(),
+        "cores": cores(),
+        "processor": _processor(),
+        "system": platform.platform(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "prng": jax.config.jax_default_prng_impl,  # type: ignore[attr-defined]
+        "versions": {name: metadata.version(name) for name in ("metapl", "jax", "jaxlib", "flax", "optax", "numpy")}
+        | {"python": platform.python_version()},
+    }
+
+
+def peak_rss_bytes() -> int:
+    """The most memory that this process has held at once."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def environment_with_cache(folder: Path) -> dict[str, str]:
+    """The environment for a new process that is to keep its compiled programs in this folder."""
+    rest = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    return rest | {"XDG_CACHE_HOME": str(folder)}
+
+
+def _processor() -> str:
+    """The CPU's own name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
 def _add_xla_flag(flag: str) -> None:

@@ -1,0 +1,62 @@
+"""The programs that are measured: a method's own step and the network's answer, as training and evaluation run them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from metapl import algorithms, models
+from metapl.bench.settings import Bench
+from metapl.types import Array, PyTree, Views, Weights
+
+STAGE_STEPS = 10**6  # longer than any warm-up: schedules need an end, which no measurement reaches
+
+
+class Case(NamedTuple):
+    """All that a batch size needs; nothing is compiled yet."""
+
+    init: Any  # jitted: (key, views) -> state
+    step: Any  # jitted: (state, views, key) -> (state, metrics); the state is given away, as in training
+    infer: Any  # jitted: (weights, inputs) -> logits, in evaluation mode
+    predictor: Callable[[PyTree], Weights]
+    views: Views
+    key: Array
+
+
+def build(bench: Bench, labeled_batch: int) -> Case:
+    """Make random pictures and the functions that work on them."""
+    network = models.build(bench.model, bench.classes)
+    algorithm = algorithms.build(bench.method, network, STAGE_STEPS)
+
+    def init(key: Array, views: Views) -> PyTree:
+        start = network.init(key, views.labeled) if bench.method.needs_start else None
+        return algorithm.init(key, views, start)
+
+    def infer(weights: Weights, inputs: Array) -> Array:
+        return network.apply(weights.params, weights.stats, inputs, train=False)[0]
+
+    key = jax.random.key(0)
+    views = random_views(bench, labeled_batch, key)
+    step = jax.jit(algorithm.step, donate_argnums=0)
+    return Case(jax.jit(init), step, jax.jit(infer), algorithm.predictor, views, key)
+
+
+def random_views(bench: Bench, labeled_batch: int, key: Array) -> Views:
+    """Normal noise in the shape of pictures, and labels that all classes share."""
+
+    def pictures(key: Array, number: int) -> Array:
+        return jax.random.normal(key, (number, bench.size, bench.size, bench.channels))
+
+    labeled_key, weak_key, strong_key = jax.random.split(key, 3)
+    unlabeled_batch = bench.unlabeled_batch or labeled_batch
+    labels = jnp.arange(labeled_batch, dtype=jnp.int32) % bench.classes
+    weak, strong = pictures(weak_key, unlabeled_batch), pictures(strong_key, unlabeled_batch)
+    return Views(pictures(labeled_key, labeled_batch), labels, weak, strong)
+
+
+def pictures_in_a_step(compiled: Any, views: Views) -> int:
+    """Labelled pictures, and the unlabelled ones if the step looks at any view of them: the compiler dropped the rest."""
+    placed = compiled.input_shardings[0][1]
+    unlabeled = placed.weak is not None or placed.strong is not None
+    return len(views.labeled) + (len(views.weak) if unlabeled else 0)
