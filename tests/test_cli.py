@@ -51,7 +51,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, train, data"),
+        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, train, data, bench"),
         (["demo", "--dataset", "3"], "Unrecognized options: --dataset, 3; did you mean --datasets?"),
         (["demo", "--datasets", "many"], "--datasets takes a whole number, got 'many'"),
         (["demo", "--datasets"], "Missing value for argument '--datasets'"),
@@ -65,6 +65,12 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         (["data", "show", "cifar10@45#0", "--data-dir", "."], "cifar10: no cifar-10-batches-py"),
         (["demo", "--seed", "4294967290", "--datasets", "20"], "the last data set's seed would be"),
         (["data", "select", "p.csv", "--near", "99"], "p.csv"),
+        (["bench"], "bench takes a network (mlp"),
+        (["bench", "mlpp"], "'mlpp' is neither a network (mlp"),
+        (["bench", "mlp", "mplx"], "'mplx' is not a method; the methods are supervised, pseudo_labels, uda, mpl"),
+        (["bench", "mlp", "mpl", "twice"], "bench takes a network"),
+        (["bench", "mlp", "--batch", "0"], "batch takes whole numbers of at least 1, got (0,)"),
+        (["bench", "mlp", "--repeats", "0"], "repeats takes a number of at least 1, got 0"),
         (["train"], "train needs a preset or a TOML file first; the presets are two_moons_"),
         (["train", "nowhere.toml"], "is neither a preset"),
         (["train", "two_moons_mpl", "--data.noise", "-1"], "data.noise takes a number of at least 0, got -1.0"),

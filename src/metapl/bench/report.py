@@ -1,51 +1,62 @@
-"""What was measured, as one JSON value and as a table."""
+"""What was measured, as tables."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.table import Table
 
-COLUMNS = (
-    ("work", "left"),
-    ("batch", "right"),
-    ("ms", "right"),
-    ("[best, quartiles]", "right"),
-    ("images/s", "right"),
-    ("GFLOP", "right"),
-    ("of peak", "right"),
-    ("MiB", "right"),
-    ("first step, cold", "right"),
-    ("cached", "right"),
-)
+WORK = ("work", "batch", "ms", "best", "quartiles", "images/s", "GFLOP", "of peak", "MiB")
+START = ("start", "batch", "first step", "init", "tracing", "compiling", "peak RSS")
 
 
-def table(report: dict[str, Any]) -> Table:
-    """One row for each thing that was timed; docs/speed.md says what the columns mean."""
+def tables(report: dict[str, Any]) -> Iterator[Table]:
+    """One row for each thing that was timed, then one for each start; docs/speed.md says what the columns mean."""
     settings, machine, peak = report["settings"], report["machine"], report["peak"]
-    model, method = settings["model"]["name"], settings["method"]["name"]
-    table = Table(
-        title=f"{model}, {method}, {settings['size']}×{settings['size']}, {report['parameters']:,} parameters",
-        caption=f"{machine['devices']} × {machine['device_kind']}, {machine['cores']} cores; "
-        f"peak {peak['gflops']:.0f} GFLOP/s ({peak['by']}'s matrix product)",
+    model, method, size = settings["model"]["name"], settings["method"]["name"], settings["size"]
+    table = _table(WORK, f"{model}, {method}, {size}×{size} pictures, {report['parameters']:,} parameters")
+    table.caption = (
+        f"{machine['devices']} × {machine['device_kind']}, {machine['cores']} cores; "
+        f"peak {peak['gflops']:.0f} GFLOP/s ({peak['by']}'s matrix product)"
     )
-    for name, side in COLUMNS:
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
     for case in report["cases"]:
-        table.add_row(*_row(case))
+        table.add_row(*_work(case))
+    yield table
+    if report["starts"]:
+        table = _table(START, "From a new process to the end of its first training step")
+        for start in report["starts"]:
+            for kind in ("cold", "cached"):
+                table.add_row(*_start(kind, start["batch"], start[kind]))
+        yield table
+
+
+def _table(columns: tuple[str, ...], title: str) -> Table:
+    table = Table(title=title)
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left")
     return table
 
 
-def _row(case: dict[str, Any]) -> list[str]:
-    ms, start = case["ms"], case.get("start")
+def _work(case: dict[str, Any]) -> list[str]:
+    ms = case["ms"]
     unlabeled = f"+{case['unlabeled_batch']}" if case["unlabeled_batch"] else ""
     return [
         case["work"],
         f"{case['batch']}{unlabeled}",
-        f"{ms['median']:.3g}" if ms["median"] < 100 else f"{ms['median']:.0f}",
-        f"[{ms['best']:.3g}, {ms['low']:.3g}, {ms['high']:.3g}]",
-        f"{case['images_per_s']:,.0f}",
-        f"{case['gflop']:.3g}",
+        _digits(ms["median"]),
+        _digits(ms["best"]),
+        f"{_digits(ms['low'])}–{_digits(ms['high'])}",
+        _digits(case["images_per_s"]),
+        _digits(case["gflop"]),
         f"{case['share_of_peak']:.0%}",
-        f"{case['memory_mib']['total']:,.0f}",
-        f"{start['cold']['first_step_s']:.1f} s" if start else "",
-        f"{start['cached']['first_step_s']:.1f} s" if start else "",
+        _digits(case["memory_mib"]["total"]),
     ]
+
+
+def _start(kind: str, batch: int, start: dict[str, float]) -> list[str]:
+    parts = (start[part] for part in ("first_step_s", "init_s", "trace_s", "compile_s"))
+    return [kind, str(batch), *(f"{seconds:.1f} s" for seconds in parts), f"{start['peak_rss_mib']:,.0f} MiB"]
+
+
+def _digits(value: float) -> str:
+    """Three digits that count, and no powers of ten."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

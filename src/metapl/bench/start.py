@@ -40,8 +40,9 @@ def _start(settings: str, cache: Path) -> dict[str, float]:
         first_step_s = time.perf_counter() - begin  # from nothing, the interpreter's own start included
         if child.wait() or not line:
             errors.seek(0)
-            last = (errors.read().strip().splitlines() or ["it said nothing"])[-1]
-            raise ConfigError(f"a new process ended before its first step: {last}")
+            lines = errors.read().strip().splitlines() or ["it said nothing"]
+            why = next((line for line in reversed(lines) if "Error" in line), lines[-1])
+            raise ConfigError(f"a new process ended before its first step: {why}")
     return {"first_step_s": first_step_s, **json.loads(line)}
 
 

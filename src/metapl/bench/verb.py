@@ -41,7 +41,7 @@ def bench(args: Sequence[str], verb: Callable[..., None]) -> None:
     with _progress(console) as say:
         report = run.run(flags.bench, say)
     (out / "bench.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-    console.print(reports.table(report))
+    console.print(*reports.tables(report), sep="\n")
     console.print(f"wrote {out}/bench.json", highlight=False, markup=False, soft_wrap=True)
 
 

@@ -1,0 +1,62 @@
+"""Our side of steps.py: the package's own training step, as `metapl bench` measures it.
+
+python benchmarks/jax_steps.py SETTINGS
+"""
+
+import json
+import sys
+from typing import Any
+
+import jax
+
+from metapl import runtime
+from metapl.algorithms.losses import Consistency
+from metapl.algorithms.mpl import MPL
+from metapl.algorithms.supervised import Supervised
+from metapl.bench import flops, program
+from metapl.bench.settings import NETWORKS, Bench
+from metapl.optim import Optimizer
+from metapl.types import MethodConfig
+from turns import serve
+
+
+def method(settings: dict[str, Any]) -> MethodConfig:
+    """The method with the optimizer that the other side has."""
+    nesterov = Optimizer(settings["rate"], momentum=settings["momentum"], nesterov=True, weight_decay=settings["decay"])
+    if settings["method"] == "supervised":
+        return Supervised(nesterov)
+    uda = Consistency(settings["uda_weight"], settings["uda_temperature"])
+    return MPL(consistency=uda, teacher=nesterov, student=nesterov)
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Compile, then take turns."""
+    runtime.start()
+    bench = Bench(
+        NETWORKS[settings["network"]](**settings["fields"]),
+        method(settings),
+        (settings["batch"],),
+        settings["unlabeled_batch"],
+        settings["size"],
+        classes=settings["classes"],
+    )
+    case = program.build(bench, settings["batch"])
+    state = case.init(case.key, case.views)
+    about = {
+        "parameters": sum(leaf.size for leaf in jax.tree.leaves(case.predictor(state).params)),
+        "gflop": flops.count(case.step, state, case.views, case.key) / 1e9,
+        "machine": runtime.describe(),
+    }
+    step = case.step.lower(state, case.views, case.key).compile()
+
+    def work(times: int) -> None:
+        nonlocal state
+        for _ in range(times):
+            state, metrics = step(state, case.views, case.key)
+        jax.block_until_ready((state, metrics))
+
+    serve(about, work)
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

@@ -1,0 +1,106 @@
+"""Our training steps against the same steps in plain PyTorch, interleaved: the ratio is the result.
+
+    python benchmarks/steps.py --model wide_resnet --batch 64 128 --rounds 15
+    python benchmarks/steps.py --method mpl --batch 16 --unlabeled 1 7
+    python benchmarks/steps.py --model resnet50 --size 64 --batch 16 --classes 1000
+
+A ratio of 1.2 says that we are 1.2 times as fast. Both sides have float32, all cores, the same network, batch, loss and
+optimizer (Nesterov 0.9, weight decay); that the work is the same is checked by its parameters and its FLOPs, counted
+by each side's own means. Nothing else should run meanwhile.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from turns import Side, compare
+
+HERE = Path(__file__).parent
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {  # name here -> our name, its fields
+    "wide_resnet": ("wide_resnet", {"depth": 28, "width": 2}),
+    "wide_resnet_10_1": ("wide_resnet", {"depth": 10, "width": 1}),
+    "resnet18": ("resnet", {"depth": 18}),
+    "resnet50": ("resnet", {"depth": 50}),
+    "efficientnet_b0": ("efficientnet", {"variant": "b0", "dropout": 0.0, "survival": 1.0, "padding": "symmetric"}),
+}
+OPTIMIZER = {"rate": 0.03, "momentum": 0.9, "decay": 5e-4}
+UDA = {"uda_weight": 8.0, "uda_temperature": 0.7}
+SAME_WORK = 0.01  # the most that two counts of the same FLOPs may differ
+
+
+def main() -> None:
+    """One case after the other, each with two new processes."""
+    flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--model", choices=MODELS, default="wide_resnet")
+    flags.add_argument("--method", choices=("supervised", "mpl"), default="supervised")
+    flags.add_argument("--batch", type=int, nargs="+", default=[64, 128], help="labelled pictures in a step")
+    flags.add_argument("--unlabeled", type=int, nargs="+", default=[1], help="mpl: unlabelled for each labelled one")
+    flags.add_argument("--size", type=int, default=32)
+    flags.add_argument("--classes", type=int, default=10)
+    flags.add_argument("--rounds", type=int, default=15)
+    flags.add_argument("--json", type=Path, help="also write all times to this new file")
+    args = flags.parse_args()
+    if importlib.util.find_spec("torch") is None:
+        sys.exit("this comparison needs PyTorch: pip install '.[bench]'")
+    if args.json and args.json.exists():
+        sys.exit(f"{args.json} is there already, and nothing is overwritten; choose another name")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that the children are closed, too
+    ratios = args.unlabeled if args.method == "mpl" else [0]
+    results = [measure(args, batch, batch * ratio) for batch in args.batch for ratio in ratios]
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
+
+
+def measure(args: argparse.Namespace, batch: int, unlabeled_batch: int) -> dict[str, Any]:
+    """One case: two children, the check that they do the same, the rounds, one line."""
+    network, fields = MODELS[args.model]
+    settings = {
+        "network": network,
+        "fields": fields,
+        "method": args.method,
+        "batch": batch,
+        "unlabeled_batch": unlabeled_batch,
+        "size": args.size,
+        "classes": args.classes,
+        **OPTIMIZER,
+        **UDA,
+    }
+    with contextlib.ExitStack() as children:  # a stopped child never ends by itself: close both, whatever happens
+        ours = children.enter_context(contextlib.closing(Side(HERE / "jax_steps.py", settings)))
+        theirs = children.enter_context(contextlib.closing(Side(HERE / "torch_steps.py", settings)))
+        refuse_other_work(ours.about, theirs.about)
+        result = compare(ours, theirs, args.rounds)
+    show(args.model, settings, ours.about, result)
+    return {"settings": settings, "rounds": args.rounds, "ours": ours.about, "theirs": theirs.about, **result}
+
+
+def refuse_other_work(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """A ratio of two different things is none."""
+    if ours["parameters"] != theirs["parameters"]:
+        sys.exit(f"the networks differ: {ours['parameters']:,} parameters against {theirs['parameters']:,}")
+    if abs(ours["gflop"] / theirs["gflop"] - 1) > SAME_WORK:
+        sys.exit(f"the steps differ: {ours['gflop']:.3f} GFLOP against {theirs['gflop']:.3f}")
+
+
+def show(name: str, settings: dict[str, Any], about: dict[str, Any], result: dict[str, Any]) -> None:
+    """One line of the table."""
+    ratio, ours, theirs = result["ratio"], result["ours_s"], result["theirs_s"]
+    batch = f"{settings['batch']}" + (f"+{settings['unlabeled_batch']}" if settings["unlabeled_batch"] else "")
+    print(
+        f"{name} {settings['method']}, batch {batch}, {settings['size']}×{settings['size']}: "
+        f"{ratio['median']:.2f}× [{ratio['low']:.2f}, {ratio['high']:.2f}], best against best {ratio['of_best']:.2f}×; "
+        f"metapl {1e3 * ours['median']:.0f} ms (best {1e3 * ours['best']:.0f}, "
+        f"{about['gflop'] / ours['best']:.0f} GFLOP/s), "
+        f"PyTorch {1e3 * theirs['median']:.0f} ms (best {1e3 * theirs['best']:.0f}, "
+        f"{about['gflop'] / theirs['best']:.0f} GFLOP/s)",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()
