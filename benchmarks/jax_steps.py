@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import jax
+from turns import serve
 
 from metapl import runtime
 from metapl.algorithms.losses import Consistency
@@ -17,7 +18,6 @@ from metapl.bench import flops, program
 from metapl.bench.settings import NETWORKS, Bench
 from metapl.optim import Optimizer
 from metapl.types import MethodConfig
-from turns import serve
 
 
 def method(settings: dict[str, Any]) -> MethodConfig:

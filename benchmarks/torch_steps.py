@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch_networks
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
-
-import torch_networks
-from metapl import runtime
 from turns import serve
+
+from metapl import runtime
 
 # Padding is PyTorch's own: TensorFlow's would cost it a copy before each strided convolution.
 NETWORKS: dict[str, Callable[..., nn.Module]] = {  # our name -> its fields -> the same network of this side

@@ -39,6 +39,7 @@ class Side:
     """The parent's end of a child; a new child runs until it is ready, and is stopped from then on."""
 
     def __init__(self, script: Path, settings: dict[str, Any]) -> None:
+        self.script = script
         command = [sys.executable, str(script), json.dumps(settings)]
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self._listen()
@@ -66,13 +67,13 @@ class Side:
         assert self.child.stdout is not None
         line = self.child.stdout.readline()
         if not line:
-            sys.exit(f"{self.child.args[1]} ended early, with code {self.child.wait()}")  # type: ignore[index]
+            sys.exit(f"{self.script} ended early, with code {self.child.wait()}")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
 def compare(ours: Side, theirs: Side, rounds: int) -> dict[str, Any]:
-    """Alternate, the first one by turns, too; a ratio is their seconds over ours of one round: above 1 we are faster."""
+    """Alternate, and so does who is first; a ratio is their seconds over ours in one round: above 1 we are faster."""
     pairs = []
     for round_ in range(rounds):
         first, second = (ours, theirs) if round_ % 2 == 0 else (theirs, ours)

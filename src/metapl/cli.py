@@ -142,9 +142,9 @@ def bench(args: Sequence[str]) -> None:
 
     Examples:
 
-      metapl bench mlp --batch 64 128
+      metapl bench wide_resnet --batch 64 128
 
-      metapl bench mlp mpl --unlabeled-batch 448 --no-starts
+      metapl bench wide_resnet mpl --batch 16 --unlabeled-batch 112 --no-starts
 
       metapl bench two_moons_mpl --help     lists the settings, with the preset's values
     """

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from metapl import cli, runtime
-from metapl.bench import settings
+from metapl.bench import settings, start
 from metapl.bench.timing import measure
 from metapl.models.mlp import MLP
 from metapl.schema import ConfigError
@@ -46,7 +46,7 @@ def test_every_batch_gets_a_training_step_and_inference(tmp_path, capsys):
         memory = case["memory_mib"]
         assert memory["total"] == memory["arguments"] + memory["outputs"] + memory["temporaries"]
         assert memory["total"] * 2**20 >= 4 * (PARAMETERS + 16 * case["batch"])  # weights and pictures, at least
-    assert "mlp, supervised, 4×4 pictures, 251 parameters" in " ".join(out.split())
+    assert f"mlp, supervised, 4×4 pictures, {PARAMETERS} parameters" in " ".join(out.split())
     assert "batch 5: compiling" in out
 
 
@@ -80,22 +80,20 @@ def test_the_report_says_what_it_was_measured_on(tmp_path, capsys):
 def test_two_starts_with_one_cache(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
     report, out = bench(tmp_path, capsys, "mlp", "mpl", "--batch", "2")
-    (start,) = report["starts"]
+    (both,) = report["starts"]
     for kind in ("cold", "cached"):
-        parts = [start[kind][part] for part in ("init_s", "trace_s", "compile_s", "step_s")]
+        parts = [both[kind][part] for part in ("init_s", "trace_s", "compile_s", "step_s")]
         assert min(parts) > 0
-        assert sum(parts) < start[kind]["first_step_s"]
-        assert start[kind]["peak_rss_mib"] > 10
-    assert start["cached"]["compile_s"] < start["cold"]["compile_s"]
+        assert sum(parts) < both[kind]["first_step_s"]
+        assert both[kind]["peak_rss_mib"] > 10
+    assert both["cached"]["compile_s"] < both["cold"]["compile_s"]
     assert not (tmp_path / "mine").exists()  # the user's own cache is neither read nor filled
     assert all(f"│ {kind} " in out for kind in ("cold", "cached"))
 
 
-def test_a_start_that_fails_says_why(tmp_path, monkeypatch):
-    from metapl.bench import start
-
+def test_a_start_that_fails_says_why():
     broken = settings.Bench(MLP(hidden=(-3,)), batch=(2,))
-    with pytest.raises(ConfigError, match="a new process ended before its first step: .*Error"):
+    with pytest.raises(ConfigError, match=r"a new process ended before its first step: .*Error"):
         start.cold_and_cached(broken, 2)
 
 

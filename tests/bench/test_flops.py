@@ -36,7 +36,13 @@ def test_element_wise_work_is_not_counted():
     assert count(lambda a: jnp.exp(a) * a + a.sum(), zeros(100)) == 0
 
 
-@pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint, jax.custom_batching.custom_vmap])
+def with_own_gradient(function):
+    wrapped = jax.custom_jvp(function)
+    wrapped.defjvp(lambda primals, tangents: (function(*primals), function(*tangents)))
+    return wrapped
+
+
+@pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint, with_own_gradient])
 def test_work_inside_of_calls_is_found(wrap):
     assert count(wrap(jnp.dot), zeros(3, 5), zeros(5, 7)) == 2 * 3 * 5 * 7
 
@@ -52,7 +58,7 @@ def test_what_is_computed_twice_counts_twice():
     def loss(a, b):
         return jnp.sum(jnp.tanh(a @ b) ** 2)
 
-    plain, again = (count(jax.grad(f), zeros(4, 4), zeros(4, 4)) for f in (loss, jax.checkpoint(loss)))
+    plain, again = (count(jax.value_and_grad(f), zeros(4, 4), zeros(4, 4)) for f in (loss, jax.checkpoint(loss)))
     assert (plain, again) == (2 * 2 * 4**3, 3 * 2 * 4**3)
 
 
@@ -67,7 +73,7 @@ def test_a_convolution_and_each_of_its_gradients_cost_the_same(stride, groups):
         return convolve(x, kernel, stride, "SAME", groups)
 
     assert count(forward, x, kernel) == once
-    assert count(lambda *args: jax.vjp(forward, *args)[1](forward(*args)), x, kernel) == (1 + 1 + 2) * once
+    assert count(lambda *args: jax.vjp(forward, *args)[1](forward(*args)), x, kernel) == (1 + 2) * once
 
 
 def test_a_convolution_without_padding_agrees_with_the_compiler():

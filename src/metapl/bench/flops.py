@@ -54,8 +54,8 @@ def _is_jaxpr(value: Any) -> bool:
 def _dot(equation: core.JaxprEqn) -> int:
     """2 · [batch, M, N] · K."""
     (contracted, _), _ = equation.params["dimension_numbers"]
-    lhs = equation.invars[0].aval.shape
-    return 2 * math.prod(equation.outvars[0].aval.shape) * math.prod(lhs[axis] for axis in contracted)
+    lhs = _shape(equation.invars[0])
+    return 2 * math.prod(_shape(equation.outvars[0])) * math.prod(lhs[axis] for axis in contracted)
 
 
 def _convolution(equation: core.JaxprEqn) -> int:
@@ -64,7 +64,7 @@ def _convolution(equation: core.JaxprEqn) -> int:
     The gradients of a convolution are convolutions, too; both count as much as the convolution itself.
     """
     params, dims = equation.params, equation.params["dimension_numbers"]
-    kernel, out = equation.invars[1].aval.shape, equation.outvars[0].aval.shape
+    kernel, out = _shape(equation.invars[1]), _shape(equation.outvars[0])
     pairs = [
         _meeting(out[o], kernel[k], stride, pad, lhs_dilation, rhs_dilation)
         for o, k, stride, (pad, _), lhs_dilation, rhs_dilation in zip(
@@ -79,6 +79,10 @@ def _convolution(equation: core.JaxprEqn) -> int:
     ]
     images, channels, depth = out[dims.out_spec[0]], out[dims.out_spec[1]], kernel[dims.rhs_spec[1]]
     return 2 * images * channels * depth * math.prod(pairs)
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    return variable.aval.shape
 
 
 def _meeting(out: int, kernel: int, stride: int, pad: int, lhs_dilation: int, rhs_dilation: int) -> int:

@@ -56,7 +56,7 @@ def random_views(bench: Bench, labeled_batch: int, key: Array) -> Views:
 
 
 def pictures_in_a_step(compiled: Any, views: Views) -> int:
-    """Labelled pictures, and the unlabelled ones if the step looks at any view of them: the compiler dropped the rest."""
+    """Labelled pictures, and the unlabelled ones if the step looks at any view of them; the compiler drops the rest."""
     placed = compiled.input_shardings[0][1]
     unlabeled = placed.weak is not None or placed.strong is not None
     return len(views.labeled) + (len(views.weak) if unlabeled else 0)

@@ -37,7 +37,7 @@ class Bench:
     repeats: Annotated[int, Ge(1)] = 10
     """How often each is timed; the table shows the median."""
     starts: bool = True
-    """Also start the program twice in processes of its own, to see how long compiling takes without and with a cache."""
+    """Also start the program twice, in processes of its own: how long it compiles without a cache and with one."""
 
     def check(self) -> None:
         """Say what no single field can."""

@@ -5,6 +5,7 @@ one line of JSON.
 """
 
 import dataclasses
+import itertools
 import json
 import subprocess
 import sys
@@ -63,7 +64,7 @@ def one_step(bench: Bench) -> dict[str, float]:
     lowered = done(case.step.lower(state, case.views, case.key))
     compiled = done(lowered.compile())
     done(jax.block_until_ready(compiled(state, case.views, case.key)))
-    parts = [later - earlier for earlier, later in zip(clock, clock[1:], strict=False)]
+    parts = [later - earlier for earlier, later in itertools.pairwise(clock)]
     names = ("init_s", "trace_s", "compile_s", "step_s")
     return {**dict(zip(names, parts, strict=True)), "peak_rss_mib": runtime.peak_rss_bytes() / 2**20}
 

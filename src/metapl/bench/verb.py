@@ -1,7 +1,7 @@
 """The command line's side: from words and flags to a table and a file."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +57,11 @@ def _progress(console: Console) -> Iterator[run.Say]:
 
 def _help(verb: Callable[..., None]) -> str:
     """Without a network there are no settings to list, but there are networks, methods and presets."""
-    rows = {"Networks": settings.NETWORKS, "Methods": settings.METHODS, "Presets": configs.presets()}
+    rows: dict[str, Iterable[str]] = {
+        "Networks": settings.NETWORKS,
+        "Methods": settings.METHODS,
+        "Presets": configs.presets(),
+    }
     lines = ["usage: metapl bench NETWORK_OR_PRESET_OR_TOML [METHOD] [--out FOLDER] [--SETTING VALUE …]", ""]
     lines += [dedent(verb.__doc__)]
     return "\n".join([*lines, *(f"{title}: {', '.join(names)}" for title, names in rows.items())])
