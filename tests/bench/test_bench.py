@@ -88,7 +88,7 @@ def test_two_starts_with_one_cache(tmp_path, capsys, monkeypatch):
         assert both[kind]["peak_rss_mib"] > 10
     assert both["cached"]["compile_s"] < both["cold"]["compile_s"]
     assert not (tmp_path / "mine").exists()  # the user's own cache is neither read nor filled
-    assert all(f"│ {kind} " in out for kind in ("cold", "cached"))
+    assert all(f" {kind} " in out for kind in ("cold", "cached"))
 
 
 def test_a_start_that_fails_says_why():

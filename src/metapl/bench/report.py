@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 WORK = ("work", "batch", "ms", "best", "quartiles", "images/s", "GFLOP", "of peak", "MiB")
@@ -30,9 +31,9 @@ def tables(report: dict[str, Any]) -> Iterator[Table]:
 
 
 def _table(columns: tuple[str, ...], title: str) -> Table:
-    table = Table(title=title)
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # narrow: all columns fit into 80 letters
     for number, name in enumerate(columns):
-        table.add_column(name, justify="right" if number else "left")
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
     return table
 
 
