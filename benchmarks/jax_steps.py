@@ -45,6 +45,7 @@ def main(settings: dict[str, Any]) -> None:
     about = {
         "parameters": sum(leaf.size for leaf in jax.tree.leaves(case.predictor(state).params)),
         "gflop": flops.count(case.step, state, case.views, case.key) / 1e9,
+        "forward_gflop": flops.count(case.infer, case.predictor(state), case.views.labeled) / 1e9,
         "machine": runtime.describe(),
     }
     step = case.step.lower(state, case.views, case.key).compile()

@@ -83,8 +83,9 @@ def refuse_other_work(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     """A ratio of two different things is none."""
     if ours["parameters"] != theirs["parameters"]:
         sys.exit(f"the networks differ: {ours['parameters']:,} parameters against {theirs['parameters']:,}")
-    if abs(ours["gflop"] / theirs["gflop"] - 1) > SAME_WORK:
-        sys.exit(f"the steps differ: {ours['gflop']:.3f} GFLOP against {theirs['gflop']:.3f}")
+    for name, work in (("networks", "forward_gflop"), ("steps", "gflop")):
+        if theirs[work] is not None and abs(ours[work] / theirs[work] - 1) > SAME_WORK:
+            sys.exit(f"the {name} differ: {ours[work]:.3f} GFLOP against {theirs[work]:.3f}")
 
 
 def show(name: str, settings: dict[str, Any], about: dict[str, Any], result: dict[str, Any]) -> None:
