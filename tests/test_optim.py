@@ -1,12 +1,13 @@
 """From settings to updates: each field does what it says."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
 from metapl.optim import Optimizer, build
-from metapl.schema import ConfigError
+from metapl.schema import ConfigError, validate
 
 PARAMS = {"kernel": jnp.array([[1.0, -2.0]]), "bias": jnp.array([0.5])}
 GRADIENT = {"kernel": jnp.array([[0.3, 0.4]]), "bias": jnp.array([1.2])}
@@ -52,3 +53,127 @@ def test_cosine_rises_and_falls_to_nothing():
 def test_a_warm_up_that_never_ends_is_refused():
     with pytest.raises(ConfigError, match=r"warmup_steps \(10\) must be fewer than the stage's 10 steps"):
         build(Optimizer(schedule="cosine", warmup_steps=10), 10)
+
+
+STEPS = 20
+
+
+def layers(seed: int) -> dict[str, dict[str, np.ndarray]]:
+    """A kernel, a norm, and a stack of norms, whose scales are a matrix."""
+    draw = np.random.default_rng(seed)
+    shapes = {"dense": {"kernel": (3, 4), "bias": (4,)}, "norm": {"scale": (4,)}, "stack": {"scale": (2, 4)}}
+    return {
+        layer: {name: draw.normal(size=shape).astype(np.float32) for name, shape in leaves.items()}
+        for layer, leaves in shapes.items()
+    }
+
+
+def descend(config: Optimizer):
+    """The package's weights after STEPS updates, each with its own gradient, in jit as in training."""
+    transform = build(config, STEPS)
+    params = layers(0)
+    state, update = transform.init(params), jax.jit(transform.update)
+    for step in range(STEPS):
+        updates, state = update(layers(1 + step), state, params)
+        params = optax.apply_updates(params, updates)
+    return params
+
+
+def descend_by_hand(rule):
+    """The same in double precision: rule(name, θ, gradient, memory, step) -> θ', one leaf at a time."""
+    out = layers(0)
+    for layer, leaves in out.items():
+        for name in leaves:
+            value, memory = leaves[name].astype(np.float64), {}
+            for step in range(STEPS):
+                value = rule(name, value, layers(1 + step)[layer][name].astype(np.float64), memory, step)
+            leaves[name] = value
+    return out
+
+
+def assert_close(ours, by_hand):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6), ours, by_hand)
+
+
+def test_rmsprop_is_tensorflows():
+    """TF1: ms ← ρ ms + (1 − ρ) g², from 1; mom ← m mom + lr g / √(ms + ε); θ ← θ − mom, with a rate that falls."""
+
+    def rule(name, value, gradient, memory, step):
+        gradient = gradient + (0.01 * value if name == "kernel" else 0)
+        rate = 0.1 * 0.5 ** (step // 6)
+        memory["ms"] = 0.9 * memory.get("ms", 1.0) + 0.1 * gradient**2
+        memory["mom"] = 0.9 * memory.get("mom", 0.0) + rate * gradient / np.sqrt(memory["ms"] + 0.001)
+        return value - memory["mom"]
+
+    config = Optimizer(
+        0.1, "exponential", momentum=0.9, weight_decay=0.01, rule="rmsprop", decay_factor=0.5, decay_every_steps=6
+    )
+    assert_close(descend(config), descend_by_hand(rule))
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.05])
+def test_lars_is_the_papers(decay):
+    """You et al. (2017): v ← m v + γ η ‖θ‖ / ‖∇ + λθ‖ (∇ + λθ); with λ = 0 that is their Algorithm 1 to the letter."""
+
+    def rule(name, value, gradient, memory, step):
+        rate = 2.0 * (1 + np.cos(np.pi * step / STEPS)) / 2
+        if name == "kernel":
+            gradient = gradient + decay * value
+            rate *= 0.02 * np.linalg.norm(value) / np.linalg.norm(gradient)
+        memory["v"] = 0.9 * memory.get("v", 0.0) + rate * gradient
+        return value - memory["v"]
+
+    config = Optimizer(2.0, "cosine", momentum=0.9, weight_decay=decay, rule="lars", trust_coefficient=0.02)
+    assert_close(descend(config), descend_by_hand(rule))
+
+
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_nesterov_with_decay_that_goes_by_name(all_of_them):
+    """TF's MomentumOptimizer: a ← m a + g; θ ← θ − lr (g + m a)."""
+
+    def rule(name, value, gradient, memory, step):
+        gradient = gradient + (0.1 * value if all_of_them or name == "kernel" else 0)
+        memory["a"] = 0.9 * memory.get("a", 0.0) + gradient
+        return value - 0.05 * (gradient + 0.9 * memory["a"])
+
+    config = Optimizer(0.05, momentum=0.9, nesterov=True, weight_decay=0.1, decay_norm_and_bias=all_of_them)
+    assert_close(descend(config), descend_by_hand(rule))
+
+
+@pytest.mark.parametrize("every", [3, 141, 7919])
+def test_the_stairs_fall_at_their_step_and_not_one_later(every):
+    """Of these, 1 / 141 and 1 / 7919 round so that a float's ⌊every · (1 / every)⌋ is 0."""
+    config = Optimizer(0.2, "exponential", decay_factor=0.97, decay_every_steps=every, warmup_steps=2)
+    transform = build(config, 10)
+    zero = transform.init(PARAMS)
+
+    @jax.jit
+    def rate(step):
+        state = jax.tree.map(lambda leaf: step.astype(leaf.dtype), zero)
+        return -transform.update(GRADIENT, state, PARAMS)[0]["bias"][0] / 1.2
+
+    steps = np.array([0, 1, 2, every - 1, every, 2 * every - 1, 2 * every])
+    expected = 0.2 * 0.97 ** (steps // every) * np.minimum(steps / 2, 1)
+    np.testing.assert_allclose(jax.vmap(rate)(jnp.asarray(steps)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "rmsprop", "lars"])
+def test_the_feedback_can_pass_through_a_layer_without_gradient(rule):
+    """MPL differentiates the update: a dead layer must not make that 0 / 0."""
+    transform = build(Optimizer(momentum=0.9, rule=rule), 10)
+    state = transform.init(PARAMS)
+    dead = jax.tree.map(jnp.zeros_like, GRADIENT)
+    _, pull_back = jax.vjp(lambda gradient: transform.update(gradient, state, PARAMS)[0], dead)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(pull_back(GRADIENT)))
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (Optimizer(schedule="exponential"), "'exponential' needs decay_every_steps above 0"),
+        (Optimizer(rule="rmsprop", momentum=0.9, nesterov=True), "nesterov is not for rule 'rmsprop'"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(config, message):
+    with pytest.raises(ConfigError, match=message):
+        validate(config)

@@ -70,6 +70,24 @@ def test_a_stage_hands_its_weights_to_the_next():
     assert_same(twice.weights, once.weights, atol=1e-6)
 
 
+@pytest.mark.parametrize("seeds", [[4], [4, 5]])
+def test_a_stage_hands_on_the_average_of_its_weights(seeds):
+    config = small("two_moons_supervised", log_every_steps=15)
+    averaging, raw = (
+        dataclasses.replace(config.stages[0], method=Supervised(Optimizer(0.6, average_decay=decay)))
+        for decay in (0.9, 0.0)
+    )
+    still = dataclasses.replace(config.stages[0], steps=1, method=Supervised(Optimizer(learning_rate=1e-9)))
+
+    def after(*stages) -> Trained:
+        return train(dataclasses.replace(config, stages=stages), seeds)
+
+    average = after(averaging)
+    assert_same(after(averaging, still).weights, average.weights, atol=1e-6)
+    kernels = [trained.weights.params["Dense_0"]["kernel"] for trained in (average, after(raw))]
+    assert not np.allclose(*kernels, atol=1e-4)
+
+
 def test_accuracy_counts_right_answers():
     config = small("two_moons_supervised")
     datasets = data.load(config.data, [4, 5], ())

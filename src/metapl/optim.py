@@ -1,14 +1,17 @@
-"""From settings to an optax transformation."""
+"""From settings to an optax transformation, and how slowly the average of the weights follows."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from metapl.schema import ConfigError
-from metapl.types import PyTree
+from metapl.types import Array, PyTree
+
+NORM_AND_BIAS = ("bias", "scale")  # what flax calls the parameters that are no kernels
 
 
 @dataclass(frozen=True)
@@ -17,8 +20,8 @@ class Optimizer:
 
     learning_rate: Annotated[float, Gt(0)] = 0.1
     """Step size, after warm-up and before decay."""
-    schedule: Literal["constant", "cosine"] = "constant"
-    """What becomes of the learning rate until the stage's last step."""
+    schedule: Literal["constant", "cosine", "exponential"] = "constant"
+    """What becomes of the learning rate: nothing, a cosine to 0 at the stage's last step, or a fall in steps."""
     warmup_steps: Annotated[int, Ge(0)] = 0
     """Steps of linear rise from 0."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.0
@@ -29,11 +32,31 @@ class Optimizer:
     """L2 penalty, added to the gradient of every weight that is not a bias or a scale."""
     clip_norm: Annotated[float, Ge(0)] = 0.0
     """Largest norm of the gradient; 0 leaves it alone."""
+    rule: Literal["sgd", "rmsprop", "lars"] = "sgd"
+    """What scales the gradient: nothing; its own recent size (the paper's EfficientNets); each layer's weights."""
+    decay_norm_and_bias: bool = False
+    """Let weight decay pull biases and batch-norm scales, too."""
+    decay_factor: Annotated[float, Gt(0), Le(1)] = 0.97
+    """Schedule `exponential`: what each fall multiplies the learning rate by (EfficientNet: 0.97)."""
+    decay_every_steps: Annotated[int, Ge(0)] = 0
+    """Schedule `exponential`: steps from fall to fall, counted from the stage's first (EfficientNet: 2.4 epochs)."""
+    rms_decay: Annotated[float, Ge(0), Lt(1)] = 0.9
+    """Rule `rmsprop`: share of the mean square that each step keeps."""
+    rms_epsilon: Annotated[float, Gt(0)] = 0.001
+    """Rule `rmsprop`: added to the mean square, inside the square root as in TensorFlow."""
+    trust_coefficient: Annotated[float, Gt(0)] = 0.001
+    """Rule `lars`: length of a layer's update, as a share of its weights' length, at a learning rate of 1."""
+    average_decay: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Evaluate and hand on a moving average of the weights that keeps this share each step; 0 takes the weights."""
 
     def check(self) -> None:
         """Say what no single field can."""
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
+        if self.nesterov and self.rule == "rmsprop":
+            raise ValueError("nesterov is not for rule 'rmsprop', whose momentum is TensorFlow's")
+        if self.schedule == "exponential" and not self.decay_every_steps:
+            raise ValueError("schedule 'exponential' needs decay_every_steps above 0")
 
     def check_steps(self, total_steps: int) -> None:
         """Refuse a stage that ends before the warm-up does."""
@@ -41,26 +64,77 @@ class Optimizer:
             raise ConfigError(f"warmup_steps ({self.warmup_steps}) must be fewer than the stage's {total_steps} steps")
 
 
-def build(config: Optimizer, total_steps: int) -> optax.GradientTransformation:
-    """Chain clipping, weight decay, momentum and the schedule, in that order."""
+class Descent(NamedTuple):
+    """An optimizer that is ready to use: optax's two functions, and the settings' `average_decay`."""
+
+    init: optax.TransformInitFn
+    update: optax.TransformUpdateExtraArgsFn
+    average_decay: float
+
+
+def build(config: Optimizer, total_steps: int) -> Descent:
+    """Chain clipping, weight decay, the rule with its momentum, and the schedule, in that order."""
     config.check_steps(total_steps)
     parts = []
     if config.clip_norm:
         parts.append(optax.clip_by_global_norm(config.clip_norm))
     if config.weight_decay:
-        parts.append(optax.add_decayed_weights(config.weight_decay, mask=_is_matrix))
-    parts.append(optax.sgd(_schedule(config, total_steps), config.momentum or None, config.nesterov))
-    return optax.chain(*parts)
+        mask = None if config.decay_norm_and_bias else _is_kernel
+        parts.append(optax.add_decayed_weights(config.weight_decay, mask=mask))
+    parts.append(_rule(config, _schedule(config, total_steps)))
+    chain = optax.chain(*parts)
+    return Descent(chain.init, chain.update, config.average_decay)
+
+
+def _rule(config: Optimizer, rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
+    """Build one of three, with γ the step's rate, m the momentum and g the gradient after clipping and decay:
+
+    sgd      u ← g + m u                   θ' = θ − γ u        (Nesterov: θ − γ (g + m u))
+    rmsprop  u ← γ g / √(ms + ε) + m u     θ' = θ − u          ms: a moving average of g²
+    lars     u ← γ η ‖θ‖ / ‖g‖ · g + m u   θ' = θ − u          for each kernel; for biases and scales u ← γ g + m u
+
+    The last two have γ inside u, as TensorFlow and You et al. (2017) have: a fall of γ spares the momentum so far.
+    ms starts at 1, as in the TF1 that the authors used: small gradients start slowly, for about 1 / (1 − rms_decay)
+    steps. You et al. divide by ‖∇‖ + λ ‖θ‖ where optax has ‖∇ + λ θ‖: the same without weight decay λ; with it, optax's
+    update is never the smaller one.
+    """
+    match config.rule:
+        case "sgd":
+            return optax.sgd(rate, config.momentum or None, config.nesterov)
+        case "rmsprop":
+            return optax.rmsprop(
+                rate, config.rms_decay, config.rms_epsilon, initial_scale=1.0, momentum=config.momentum or None
+            )
+        case "lars":
+            return optax.lars(
+                rate,
+                trust_coefficient=config.trust_coefficient,
+                trust_ratio_mask=_is_kernel,
+                momentum=config.momentum,
+                nesterov=config.nesterov,
+            )
 
 
 def _schedule(config: Optimizer, total_steps: int) -> optax.ScalarOrSchedule:
-    rate = config.learning_rate
+    rate, warmup = config.learning_rate, config.warmup_steps
     if config.schedule == "cosine":
-        return optax.warmup_cosine_decay_schedule(0.0, rate, config.warmup_steps, total_steps)
-    if config.warmup_steps:
-        return optax.linear_schedule(0.0, rate, config.warmup_steps)
+        return optax.warmup_cosine_decay_schedule(0.0, rate, warmup, total_steps)
+    if config.schedule == "exponential":
+        rise = optax.linear_schedule(0.0, rate, warmup)
+        return lambda step: jnp.where(step < warmup, rise(step), _staircase(config, step))
+    if warmup:
+        return optax.linear_schedule(0.0, rate, warmup)
     return rate
 
 
-def _is_matrix(params: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, params)
+def _staircase(config: Optimizer, step: Array) -> Array:
+    """rate · factor^⌊step / every⌋; falls count from the stage's first step, under the warm-up too, as EfficientNet's.
+
+    In whole numbers: optax divides floats, and XLA's product with a rounded 1 / 141 is a step late.
+    """
+    return config.learning_rate * config.decay_factor ** (step // config.decay_every_steps)
+
+
+def _is_kernel(params: PyTree) -> PyTree:
+    """By name, not by shape: the scales of stacked layers are matrices, too."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key not in NORM_AND_BIAS, params)

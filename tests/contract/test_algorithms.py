@@ -1,6 +1,7 @@
 """What every method must do, whichever it is: a new row in the table is tested by itself."""
 
 import ast
+import dataclasses
 import inspect
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 from metapl import algorithms, models
 from metapl.algorithms.losses import cross_entropy
 from metapl.models.mlp import MLP
+from metapl.optim import Optimizer
 from metapl.types import Views
 
 METHODS = sorted(algorithms.METHODS, key=lambda kind: kind.name)
@@ -33,8 +35,8 @@ def views() -> Views:
     return Views(x_l, labels, x_u, x_u + 0.1 * jax.random.normal(keys[2], x_u.shape))
 
 
-def begin(kind, network, views):
-    algorithm = algorithms.build(kind(), network, 100)
+def begin(kind, network, views, **settings):
+    algorithm = algorithms.build(kind(**settings), network, 100)
     good_teacher = network.init(jax.random.key(7), views.weak)
     loss = jax.grad(
         lambda params: cross_entropy(views.labels, network.apply(params, {}, views.labeled, train=False)[0])
@@ -81,6 +83,22 @@ def test_it_learns_to_tell_two_blobs_apart(kind, network, views):
     weights = algorithm.predictor(state)
     guesses = network.apply(weights.params, weights.stats, views.labeled, train=False)[0].argmax(-1)
     assert np.mean(guesses == views.labels) == 1.0
+
+
+def test_an_average_is_evaluated_and_training_does_not_feel_it(kind, network, views):
+    """β = min(0.25, (1 + t) / (10 + t)): 2/11, 3/12, then 0.25; the weights it averages are those of a run without."""
+    own = {field.name: Optimizer(average_decay=0.25) for field in dataclasses.fields(kind) if field.type is Optimizer}
+    (algorithm, state), (plain, plain_state) = begin(kind, network, views, **own), begin(kind, network, views)
+    average = plain.predictor(plain_state)
+    step, plain_step = jax.jit(algorithm.step), jax.jit(plain.step)
+    for i, share in enumerate([2 / 11, 0.25, 0.25, 0.25]):
+        state, _ = step(state, views, jax.random.key(i))
+        plain_state, _ = plain_step(plain_state, views, jax.random.key(i))
+        average = jax.tree.map(lambda a, w, b=share: b * a + (1 - b) * w, average, plain.predictor(plain_state))
+    evaluated = algorithm.predictor(state)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), evaluated, average)
+    raw = plain.predictor(plain_state).params
+    assert not all(np.allclose(*pair) for pair in zip(*map(jax.tree.leaves, (evaluated.params, raw)), strict=True))
 
 
 def test_its_settings_say_what_each_field_does(kind):

@@ -3,30 +3,47 @@
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import optax
 
-from metapl.types import Array, Learner, Network, PyTree, Weights
+from metapl.optim import Descent
+from metapl.types import Array, Average, Learner, Network, PyTree, Weights
 
 
 def create(
     network: Network,
-    optimizer: optax.GradientTransformation,
+    optimizer: Descent,
     key: Array,
     inputs: Array,
     start: Weights | None = None,
 ) -> Learner:
     """Make a learner with fresh weights, or with those of `start`."""
-    params, stats = network.init(key, inputs) if start is None else start
-    return Learner(params, stats, optimizer.init(params))
+    weights = network.init(key, inputs) if start is None else start
+    average = Average(weights, jnp.zeros((), jnp.int32)) if optimizer.average_decay else None
+    return Learner(*weights, optimizer.init(weights.params), average)
 
 
-def update(learner: Learner, optimizer: optax.GradientTransformation, gradient: PyTree, stats: PyTree) -> Learner:
+def update(learner: Learner, optimizer: Descent, gradient: PyTree, stats: PyTree) -> Learner:
     """θ' = θ + the optimizer's answer to the gradient; the statistics are those of the forward pass."""
     updates, opt_state = optimizer.update(gradient, learner.opt_state, learner.params)
-    return Learner(optax.apply_updates(learner.params, updates), stats, opt_state)
+    weights = Weights(optax.apply_updates(learner.params, updates), stats)
+    return Learner(*weights, opt_state, _follow(learner.average, weights, optimizer.average_decay))
 
 
-def descend(learner: Learner, optimizer: optax.GradientTransformation, gradient: PyTree) -> Callable[[PyTree], PyTree]:
+def _follow(average: Average | None, weights: Weights, decay: float) -> Average | None:
+    """After update t: a' = β a + (1 − β) θ', with β = min(decay, (1 + t) / (10 + t)).
+
+    The early β is TensorFlow's: it forgets the first weights fast. Statistics are averaged along with the parameters,
+    since those of θ' do not fit the average.
+    """
+    if average is None:
+        return None
+    t = average.updates + 1
+    share = 1 - jnp.minimum(decay, (1 + t) / (10 + t))
+    return Average(optax.incremental_update(weights, average.weights, share), t)
+
+
+def descend(learner: Learner, optimizer: Descent, gradient: PyTree) -> Callable[[PyTree], PyTree]:
     """v ↦ −(∂update/∂gradient)ᵀ v: how a change of the gradient lowers what v is the gradient of; η v for SGD."""
 
     def pull_back(v: PyTree) -> PyTree:

@@ -25,7 +25,6 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from annotated_types import Ge
 
 from metapl import optim
@@ -127,7 +126,7 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
 def _update_student(
     network: Network,
     student: Learner,
-    optimizer: optax.GradientTransformation,
+    optimizer: optim.Descent,
     x_u: Array,
     targets: Array,
     views: Views,
