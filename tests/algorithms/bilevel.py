@@ -26,6 +26,7 @@ class Problem:
     student: Learner
     network: object
     optimizer: optim.Optimizer
+    smoothing: float = 0.0
 
     def teacher_log_probs(self, teacher: PyTree) -> Array:
         return jax.nn.log_softmax(self.network.apply(teacher, {}, self.views.weak, train=False)[0])
@@ -37,6 +38,7 @@ class Problem:
 
     def student_gradient(self, targets: Array) -> PyTree:
         """∇_{θ_S} CE(q, S(x_u; θ_S)), written out."""
+        targets = (1 - self.smoothing) * targets + self.smoothing / CLASSES
 
         def loss(student: PyTree) -> Array:
             log_probs = jax.nn.log_softmax(self.network.apply(student, {}, self.views.weak, train=False)[0])
@@ -60,7 +62,9 @@ class Problem:
         return jnp.exp(jnp.sum(targets * self.teacher_log_probs(teacher)))
 
 
-def make_problem(optimizer: optim.Optimizer, seed: int | Array = 0, unlabeled: int = 3) -> Problem:
+def make_problem(
+    optimizer: optim.Optimizer, seed: int | Array = 0, unlabeled: int = 3, smoothing: float = 0.0
+) -> Problem:
     """Random data and weights, traceable: a test may map over rates or seeds.
 
     The student's optimizer has already seen one gradient, so that its momentum is not zero.
@@ -75,7 +79,7 @@ def make_problem(optimizer: optim.Optimizer, seed: int | Array = 0, unlabeled: i
     transform = optim.build(optimizer, total_steps=10)
     noise = jax.tree.map(lambda leaf: jax.random.normal(keys[5], leaf.shape), student)
     _, opt_state = transform.update(noise, transform.init(student), student)
-    return Problem(views, teacher, Learner(student, {}, opt_state), network, optimizer)
+    return Problem(views, teacher, Learner(student, {}, opt_state), network, optimizer, smoothing)
 
 
 def teacher_gradient(
@@ -91,7 +95,12 @@ def teacher_gradient(
     """
     labels = "soft" if feedback.estimator == "soft" else "hard"
     config = mpl.MPL(
-        feedback, labels, supervised_weight=0.0, teacher=optim.Optimizer(learning_rate=1.0), student=problem.optimizer
+        feedback,
+        labels,
+        supervised_weight=0.0,
+        label_smoothing=problem.smoothing,
+        teacher=optim.Optimizer(learning_rate=1.0),
+        student=problem.optimizer,
     )
     algorithm = mpl.build(config, problem.network, steps=10)
     teacher_state = optim.build(config.teacher, 10).init(problem.teacher)

@@ -20,6 +20,8 @@ UPDATES = {
     "sgd": Optimizer(learning_rate=0.5),
     "nesterov": Optimizer(learning_rate=0.5, momentum=0.9, nesterov=True),
     "decay and clipping": Optimizer(learning_rate=0.5, momentum=0.5, weight_decay=0.1, clip_norm=0.05),
+    "rmsprop": Optimizer(learning_rate=0.1, momentum=0.9, rule="rmsprop"),
+    "lars": Optimizer(learning_rate=2.0, momentum=0.9, weight_decay=0.1, rule="lars", trust_coefficient=0.1),
 }
 
 
@@ -44,8 +46,9 @@ def falls_with_the_rate(errors: Array) -> bool:
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_soft_is_the_gradient_through_the_students_own_update(monkeypatch, update):
-    problem = make_problem(UPDATES[update])
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_soft_is_the_gradient_through_the_students_own_update(monkeypatch, update, smoothing):
+    problem = make_problem(UPDATES[update], smoothing=smoothing)
 
     def objective(teacher):  # Equation 3
         return problem.labeled_loss(problem.updated_student(jnp.exp(problem.teacher_log_probs(teacher))))
@@ -68,8 +71,9 @@ def test_dot_is_the_gradient_of_the_expected_loss_as_the_rate_falls(monkeypatch)
     assert falls_with_the_rate(errors)
 
 
-def test_per_example_has_the_expectation_of_dot_and_less_variance(monkeypatch):
-    problem = make_problem(Optimizer(learning_rate=0.001), unlabeled=4)
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_per_example_has_the_expectation_of_dot_and_less_variance(monkeypatch, smoothing):
+    problem = make_problem(Optimizer(learning_rate=0.001), unlabeled=4, smoothing=smoothing)
     truth = expected_loss_gradient(problem)
     noise = {}
     for name in ("dot", "per_example"):

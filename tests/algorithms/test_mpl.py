@@ -5,13 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import two_moons as oracle
+from flax import linen as nn
 
 from metapl import data, models, optim
-from metapl.algorithms import losses, mpl
+from metapl.algorithms import losses, mpl, supervised, uda
 from metapl.algorithms.feedback import Feedback
 from metapl.data.two_moons import TwoMoons
 from metapl.models.mlp import MLP
-from metapl.types import Views
+from metapl.types import Network, Views, Weights
 
 SIZES = (2, 8, 8, 2)
 
@@ -110,3 +111,68 @@ def test_the_student_learns_from_the_view_it_is_told(views, network, view):
     two, _ = algorithm.step(state, views._replace(strong=-views.strong), jax.random.key(1))
     same = np.array_equal(one.student.params["Dense_0"]["kernel"], two.student.params["Dense_0"]["kernel"])
     assert same == (view == "weak")
+
+
+class Pictures(nn.Module):
+    """Convolution, batch norm, dropout: all that makes two programs of one method part ways."""
+
+    @nn.compact
+    def __call__(self, x, *, train):
+        x = nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.9)(nn.Conv(8, (3, 3))(x)))
+        x = nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.9)(nn.Conv(8, (3, 3), strides=2)(x)))
+        x = nn.Dropout(0.3, deterministic=not train)(x.mean((1, 2)))
+        return nn.Dense(3)(x)
+
+
+def picture_network() -> Network:
+    module = Pictures()
+
+    def init(key, inputs):
+        variables = module.init({"params": key}, inputs, train=False)
+        return Weights(variables["params"], variables["batch_stats"])
+
+    def apply(params, stats, inputs, *, train, key=None):
+        variables = {"params": params, "batch_stats": stats}
+        logits, changed = module.apply(variables, inputs, train=train, rngs={"dropout": key}, mutable=["batch_stats"])
+        return logits, changed["batch_stats"]
+
+    return Network(init, apply)
+
+
+def picture_views(step: int) -> Views:
+    keys = jax.random.split(jax.random.key(100 + step), 4)
+    shapes = ((8, 12, 12, 3), (16, 12, 12, 3), (16, 12, 12, 3))
+    x_l, x_u, x_s = (jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=False))
+    return Views(x_l, jax.random.randint(keys[3], (8,), 0, 3), x_u, x_s)
+
+
+def point_views(step: int) -> Views:
+    views = picture_views(step)
+    return Views(*(leaf[:, 0, 0, :2] if leaf.ndim > 1 else leaf for leaf in views))
+
+
+KINDS = {
+    "points": (models.build(MLP(init_range=1.0), classes=3), point_views),
+    "pictures": (picture_network(), picture_views),
+}
+
+
+@pytest.mark.parametrize("method", ["supervised", "uda"])
+@pytest.mark.parametrize("inputs", KINDS)
+def test_without_feedback_the_teacher_is_its_own_method_bit_for_bit(inputs, method):
+    network, views_at = KINDS[inputs]
+    optimizer = optim.Optimizer(0.2, "cosine", 2, momentum=0.9, nesterov=True, weight_decay=1e-3, average_decay=0.9)
+    consistency = losses.Consistency(2.5 if method == "uda" else 0.0, 0.7)
+    control = mpl.build(
+        mpl.MPL(Feedback("none"), consistency=consistency, label_smoothing=0.1, teacher=optimizer), network, 20
+    )
+    if method == "uda":
+        alone = uda.build(uda.UDA(consistency, optimizer, label_smoothing=0.1), network, 20)
+    else:
+        alone = supervised.build(supervised.Supervised(optimizer, label_smoothing=0.1), network, 20)
+    state, learner = (algorithm.init(jax.random.key(5), views_at(0), None) for algorithm in (control, alone))
+    steps = jax.jit(control.step), jax.jit(alone.step)
+    for i in range(20):
+        state, _ = steps[0](state, views_at(i), jax.random.key(i))
+        learner, _ = steps[1](learner, views_at(i), jax.random.key(i))
+        jax.tree.map(np.testing.assert_array_equal, state.teacher, learner)

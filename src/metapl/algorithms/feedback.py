@@ -63,7 +63,7 @@ class StudentUpdate(NamedTuple):
     gradient: PyTree  # g
     descend: Callable[[PyTree], PyTree]  # v -> d
     labeled_loss: Callable[[PyTree], Array]  # θ -> CE(y_l, S(x_l; θ)): one batch, mode and mask
-    log_probs: Callable[[PyTree], Array]  # θ -> log S(x_u; θ) [U, C]
+    label_costs: Callable[[PyTree], Array]  # θ -> CE(c, S(x_i; θ)) for all i and c [U, C], smoothed as g's is
 
 
 def dot(update: StudentUpdate) -> Array:
@@ -85,10 +85,10 @@ def finite_difference(update: StudentUpdate) -> Array:
 
 
 def per_example(update: StudentUpdate) -> Array:
-    """h_ic = −⟨d, ∇ log S_c(x_i)⟩ / U, for all i and c at once: [U, C]."""
+    """h_ic = ⟨d, ∇ CE(c, S(x_i))⟩ / U, for all i and c at once: [U, C]."""
     v = jax.grad(update.labeled_loss)(update.new_params)
-    _, slopes = jax.jvp(update.log_probs, (update.params,), (update.descend(v),))
-    return -slopes / len(slopes)
+    _, slopes = jax.jvp(update.label_costs, (update.params,), (update.descend(v),))
+    return slopes / len(slopes)
 
 
 def none(update: StudentUpdate) -> Array:

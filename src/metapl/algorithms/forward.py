@@ -1,4 +1,4 @@
-"""One forward pass over all views, so that batch statistics are those of the whole batch."""
+"""How a network answers the views of a batch: which of them share a pass, and with it their batch statistics."""
 
 from typing import NamedTuple
 
@@ -15,11 +15,18 @@ class Logits(NamedTuple):
     strong: Array  # [U, C]; [0, C] where the strong views were not asked for
 
 
-def forward_views(
-    network: Network, params: PyTree, stats: PyTree, views: Views, key: Array, *, strong: bool = True
-) -> tuple[Logits, PyTree]:
+def forward_views(network: Network, params: PyTree, stats: PyTree, views: Views, key: Array) -> tuple[Logits, PyTree]:
     """Answer [labeled, weak, strong] in training mode, with one pass and one set of statistics."""
-    inputs = [views.labeled, views.weak] + ([views.strong] if strong else [])
-    logits, stats = network.apply(params, stats, jnp.concatenate(inputs), train=True, key=key)
+    inputs = jnp.concatenate([views.labeled, views.weak, views.strong])
+    logits, stats = network.apply(params, stats, inputs, train=True, key=key)
     labeled, unlabeled = len(views.labeled), len(views.weak)
     return Logits(*jnp.split(logits, [labeled, labeled + unlabeled])), stats
+
+
+def forward_apart(
+    network: Network, params: PyTree, stats: PyTree, views: Views, key: Array, weak_key: Array
+) -> tuple[Logits, PyTree]:
+    """Answer [labeled] as supervised learning does, which keeps these statistics, and [weak] in a pass of its own."""
+    labeled, new_stats = network.apply(params, stats, views.labeled, train=True, key=key)
+    weak, _ = network.apply(params, stats, views.weak, train=True, key=weak_key)
+    return Logits(labeled, weak, weak[:0]), new_stats

@@ -21,9 +21,18 @@ class Consistency:
     """The target is softmax(logits / temperature): below 1 it is sharper than the network's answer."""
 
 
-def cross_entropy(targets: Array, logits: Array) -> Array:
+def cross_entropy(targets: Array, logits: Array, smoothing: float = 0.0) -> Array:
     """CE(q, softmax(logits)): `targets` are labels [B] or distributions [B, C]."""
-    return jnp.mean(cross_entropies(targets, logits))
+    return jnp.mean(cross_entropies(smooth(targets, logits, smoothing), logits))
+
+
+def smooth(targets: Array, logits: Array, smoothing: float) -> Array:
+    """(1 − α) q + α / C; without smoothing the targets as they are."""
+    if not smoothing:
+        return targets
+    if targets.ndim < logits.ndim:
+        targets = jax.nn.one_hot(targets, logits.shape[-1], dtype=logits.dtype)
+    return optax.smooth_labels(targets, smoothing)
 
 
 def cross_entropies(targets: Array, logits: Array) -> Array:
@@ -31,6 +40,12 @@ def cross_entropies(targets: Array, logits: Array) -> Array:
     if targets.ndim == logits.ndim:
         return optax.softmax_cross_entropy(logits, targets)
     return optax.softmax_cross_entropy_with_integer_labels(logits, targets)
+
+
+def label_costs(logits: Array, smoothing: float = 0.0) -> Array:
+    """CE(c, softmax(logits)) for each label c that an example could get: [B, C]."""
+    costs = -jax.nn.log_softmax(logits)
+    return (1 - smoothing) * costs + smoothing * jnp.mean(costs, axis=-1, keepdims=True) if smoothing else costs
 
 
 def consistency(weak_logits: Array, strong_logits: Array, temperature: float) -> Array:

@@ -10,6 +10,15 @@
 
 The labels that train the student are the labels credited to the teacher. Only the student is evaluated.
 
+Table 8's label smoothing α is common to both networks: the teacher's CE(y_l, ·) and the student's CE(ŷ_u, ·) take
+(1 − α) q + α / C for q, as in the released code. It is part of the student's loss, not of the label: ŷ_u stays the
+sample, and the teacher is credited for log T(ŷ_u), since α / C is no choice of the teacher's. In the feedback it is a
+factor 1 − α and a shift that all labels share; the estimators have both, exactly. CE(y_l, S(x_l; θ_S')) stays
+unsmoothed: it is Equation 3's objective, the student's answer to true labels, and nobody's training loss.
+
+Without feedback the teacher is, bit for bit, what its own method alone makes of the same seed: it gets the keys that
+`init` and `step` were given, and passes labelled views alone (supervised) or all views together (UDA) as that does.
+
 | symbol           | name                          |
 |------------------|-------------------------------|
 | T, θ_T / S, θ_S  | state.teacher / state.student |
@@ -25,14 +34,14 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import learner as learners
 from metapl.algorithms.feedback import Feedback, StudentUpdate
-from metapl.algorithms.forward import Logits, forward_views
-from metapl.algorithms.losses import Consistency, accuracy, consistency, cross_entropy
+from metapl.algorithms.forward import Logits, forward_apart, forward_views
+from metapl.algorithms.losses import Consistency, accuracy, consistency, cross_entropy, label_costs
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
 
@@ -51,6 +60,8 @@ class MPL(MethodConfig):
     """Factor of the teacher's own loss on labelled examples; 0 leaves it the feedback alone."""
     consistency: Consistency = Consistency(weight=0.0)
     """The teacher's UDA term; weight 0 leaves it out."""
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of the teacher's true labels and of the student's pseudo labels that is spread evenly over all classes."""
     teacher: optim.Optimizer = optim.Optimizer()
     student: optim.Optimizer = optim.Optimizer()
 
@@ -79,19 +90,19 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
     estimator = feedbacks.ESTIMATORS[config.feedback.estimator]
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
-        teacher_key, student_key = jax.random.split(key)
-        teacher = learners.create(network, teacher_optimizer, teacher_key, views.labeled, start)
-        student = learners.create(network, student_optimizer, student_key, views.weak)
+        teacher = learners.create(network, teacher_optimizer, key, views.labeled, start)
+        student = learners.create(network, student_optimizer, jax.random.fold_in(key, 1), views.weak)
         return State(teacher, student, jnp.zeros((), views.weak.dtype))
 
     def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
         teacher, student, baseline = state
-        teacher_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
+        weak_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
 
-        # T(x; θ_T): one forward pass; its backward pass waits until the student has answered.
+        # T(x; θ_T): forward now; the backward pass waits until the student has answered.
         def teach(params: PyTree) -> tuple[Logits, PyTree]:
-            strong = config.consistency.weight > 0
-            return forward_views(network, params, teacher.stats, views, teacher_key, strong=strong)
+            if config.consistency.weight > 0:
+                return forward_views(network, params, teacher.stats, views, key)
+            return forward_apart(network, params, teacher.stats, views, key, weak_key)
 
         logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
 
@@ -101,7 +112,7 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         # θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
         x_u = views.strong if config.student_view == "strong" else views.weak
         new_student, update, student_metrics = _update_student(
-            network, student, student_optimizer, x_u, targets, views, (student_key, labeled_key)
+            config, network, student, student_optimizer, x_u, targets, views, (student_key, labeled_key)
         )
 
         # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩
@@ -124,6 +135,7 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
 
 
 def _update_student(
+    config: MPL,
     network: Network,
     student: Learner,
     optimizer: optim.Descent,
@@ -137,7 +149,7 @@ def _update_student(
 
     def unlabeled_loss(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
         logits, stats = network.apply(params, student.stats, x_u, train=True, key=student_key)
-        return cross_entropy(targets, logits), (logits, stats)
+        return cross_entropy(targets, logits, config.label_smoothing), (logits, stats)
 
     def labeled_loss(params: PyTree) -> Array:
         logits, _ = network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
@@ -151,7 +163,7 @@ def _update_student(
         gradient=gradient,
         descend=learners.descend(student, optimizer, gradient),
         labeled_loss=labeled_loss,
-        log_probs=lambda params: jax.nn.log_softmax(unlabeled_loss(params)[1][0]),
+        label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
     )
     agreement = accuracy(jnp.argmax(targets, axis=-1), logits)
     return new_student, update, {"student_loss": loss, "student_agreement": agreement}
@@ -168,7 +180,7 @@ def _teacher_losses(config: MPL, logits: Logits, labels: Array, credit: Array) -
     """The teacher's losses, and the gradient of their sum with respect to its logits."""
 
     def loss(logits: Logits) -> tuple[Array, Metrics]:
-        terms = {"teacher_loss": cross_entropy(labels, logits.labeled)}
+        terms = {"teacher_loss": cross_entropy(labels, logits.labeled, config.label_smoothing)}
         total = config.supervised_weight * terms["teacher_loss"]
         if config.feedback.estimator != "none":
             total += jnp.sum(credit * -jax.nn.log_softmax(logits.weak))

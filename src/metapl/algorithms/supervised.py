@@ -1,6 +1,6 @@
 """Supervised learning, and finetuning when a stage before hands on its weights.
 
-    θ' = θ − η ∇_θ CE(y_l, f(x_l; θ))
+    θ' = θ − η ∇_θ CE(y_l, f(x_l; θ))                    y_l with config.label_smoothing
 
 | symbol | name           |
 |--------|----------------|
@@ -10,9 +10,10 @@
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
+from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
@@ -27,6 +28,8 @@ class Supervised(MethodConfig):
     name: ClassVar[str] = "supervised"
 
     optimizer: optim.Optimizer = optim.Optimizer()
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of each label that is spread evenly over all classes."""
 
 
 def build(config: Supervised, network: Network, steps: int) -> Algorithm:
@@ -39,7 +42,7 @@ def build(config: Supervised, network: Network, steps: int) -> Algorithm:
     def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
             logits, stats = network.apply(params, learner.stats, views.labeled, train=True, key=key)
-            return cross_entropy(views.labels, logits), (logits, stats)
+            return cross_entropy(views.labels, logits, config.label_smoothing), (logits, stats)
 
         (loss, (logits, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
         learner = learners.update(learner, optimizer, gradient, stats)

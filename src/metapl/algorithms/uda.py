@@ -11,9 +11,10 @@
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import jax
+from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
@@ -30,6 +31,8 @@ class UDA(MethodConfig):
 
     consistency: Consistency = Consistency()
     optimizer: optim.Optimizer = optim.Optimizer()
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of each true label that is spread evenly over all classes; the consistency term has its own targets."""
 
 
 def build(config: UDA, network: Network, steps: int) -> Algorithm:
@@ -42,7 +45,7 @@ def build(config: UDA, network: Network, steps: int) -> Algorithm:
     def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
             logits, stats = forward_views(network, params, learner.stats, views, key)
-            supervised = cross_entropy(views.labels, logits.labeled)
+            supervised = cross_entropy(views.labels, logits.labeled, config.label_smoothing)
             unsupervised = consistency(logits.weak, logits.strong, config.consistency.temperature)
             return supervised + config.consistency.weight * unsupervised, (supervised, unsupervised, logits, stats)
 
