@@ -16,7 +16,7 @@ FLOORS = [
     {"", "schema"},
     {"types", "folders", "flags", "statistics", "runtime"},
     {"optim", "models", "augment"},
-    {"data", "algorithms"},
+    {"data", "algorithms", "weights"},
     {"config"},
     {"train"},
     {"evaluate", "runlog"},

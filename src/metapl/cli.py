@@ -54,7 +54,7 @@ def train(args: Sequence[str]) -> None:
     """Train one method from a preset or a TOML file.
 
     The first argument is the name of a preset or the path of a TOML file; every setting in it is a flag, too, and
-    a flag wins. Writes config.toml (all settings, as they were used) and result.json.
+    a flag wins. Writes config.toml (all settings, as they were used), result.json and weights.safetensors.
 
     Examples:
 

@@ -54,6 +54,8 @@ class Config:
     """Draws the data, the first weights, the batches and the labels."""
     data: SourceConfig = TwoMoons()
     model: ModelConfig = MLP()
+    init_from: str = ""
+    """A safetensors file, ours or timm's, that every fresh network starts from; none: weights are drawn."""
     augmentation: Augmentation = Augmentation()
     stages: Annotated[tuple[Stage, ...], MinLen(1)] = (Stage(),)
     log_every_steps: Annotated[int, Ge(1)] = 500

@@ -2,16 +2,20 @@
 
 import json
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
+import jax
 from rich.console import Console
 
 from metapl import data, evaluate, runlog
 from metapl.config import Config, dump
 from metapl.data.files import Folders
-from metapl.schema import ConfigError
+from metapl.schema import ConfigError, to_dict
 from metapl.statistics import mean_and_std
-from metapl.train import train
+from metapl.train import Trained, train
+from metapl.weights import save
 
 
 def run(config: Config, seeds: int, folders: Folders, out: Path, console: Console) -> None:
@@ -25,10 +29,12 @@ def run(config: Config, seeds: int, folders: Folders, out: Path, console: Consol
     (out / "config.toml").write_text(dump(config), "utf-8")
     if datasets[0].manifest is not None:
         (out / "split.json").write_text(json.dumps(datasets[0].manifest, indent=2) + "\n", "utf-8")
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     start = time.monotonic()
     with runlog.progress(console) as watch_run:
         watch = watch_run(config.stages[-1].method.name, config)
-        trained = train(config, numbers, datasets, watch)
+        trained = train(config, numbers, datasets, watch, say)
+    save_weights(trained, config, datasets[0].class_names, numbers, out)
     accuracies = evaluate.accuracies(trained, config.augmentation, datasets)
     mean, std = mean_and_std(accuracies)
     result = {
@@ -41,9 +47,12 @@ def run(config: Config, seeds: int, folders: Folders, out: Path, console: Consol
     }
     (out / "result.json").write_text(json.dumps(result, indent=2) + "\n")
     spread = f" ± {std:.2%} over {seeds} seeds" if seeds > 1 else ""
-    console.print(
-        f"accuracy {mean:.2%}{spread} after {result['steps']:,} steps; wrote {out}",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"accuracy {mean:.2%}{spread} after {result['steps']:,} steps; wrote {out}")
+
+
+def save_weights(trained: Trained, config: Config, class_names: Sequence[str], seeds: Sequence[int], out: Path) -> None:
+    """Write weights.safetensors, or one weights-SEED.safetensors for each seed."""
+    for index, seed in enumerate(seeds):
+        name = f"weights-{seed}.safetensors" if len(seeds) > 1 else "weights.safetensors"
+        weights = jax.tree.map(lambda leaf, index=index: leaf[index], trained.weights)
+        save(out / name, weights, to_dict(config.model), class_names)

@@ -5,6 +5,7 @@ train at once: the same steps under `vmap`, with a data set and a state for each
 """
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -16,8 +17,10 @@ from metapl.config import Config, Stage
 from metapl.data import loader
 from metapl.data.dataset import Dataset
 from metapl.types import Array, Metrics, Network, PyTree, Views, Weights
+from metapl.weights import load, starting_from
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
+Tell = Callable[[str], None]  # a sentence for the user
 
 
 class Trained(NamedTuple):
@@ -27,17 +30,24 @@ class Trained(NamedTuple):
     weights: Weights
 
 
-def train(config: Config, seeds: Sequence[int], datasets: Sequence[Dataset], watch: Watch = lambda *_: None) -> Trained:
+def train(
+    config: Config,
+    seeds: Sequence[int],
+    datasets: Sequence[Dataset],
+    watch: Watch = lambda *_: None,
+    tell: Tell = lambda _: None,
+) -> Trained:
     """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all."""
     resident, own_data = to_device(datasets)
     network = models.build(config.model, len(datasets[0].class_names))
+    pretrained = pretrained_weights(config, network, datasets[0], tell)
     seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
 
     weights = None
     for index, stage in enumerate(config.stages):
         init, advance, predictor = stage_functions(config, stage, network, own_data)
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
-        state = init(keys, weights, resident)
+        state = init(keys, weights, resident, pretrained)
         for first in range(0, stage.steps, config.log_every_steps):
             last = min(first + config.log_every_steps, stage.steps)
             state, metrics = advance(state, keys, resident, first, last)
@@ -45,6 +55,19 @@ def train(config: Config, seeds: Sequence[int], datasets: Sequence[Dataset], wat
         weights = predictor(state)
     assert weights is not None  # a config has at least one stage
     return Trained(network, weights)
+
+
+def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell: Tell) -> Weights | None:
+    """Read what every fresh network starts from, if the settings name a file; `tell` what it could not give."""
+    if not config.init_from:
+        return None
+    view = views.eval_view(config.augmentation)
+    key, example = jax.random.key(0), dataset.labeled[:1]
+    expected = jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
+    weights, note = load(Path(config.init_from), expected)
+    if note:
+        tell(note)
+    return weights
 
 
 def to_device(datasets: Sequence[Dataset]) -> tuple[loader.Resident, bool]:
@@ -55,9 +78,10 @@ def to_device(datasets: Sequence[Dataset]) -> tuple[loader.Resident, bool]:
 
 
 def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> tuple[Any, Any, Any]:
-    """Make a stage's `init(keys, weights, data)`, `advance(state, keys, data, first, last)` and predictor.
+    """Make a stage's `init(keys, weights, data, pretrained)`, `advance(state, keys, data, first, last)` and predictor.
 
-    All that differs between seeds has a leading axis: states, keys, and the data if each seed has its own.
+    All that differs between seeds has a leading axis: states, keys, and the data if each seed has its own. Fresh
+    networks start from `pretrained`, if there is any.
     """
     algorithm = algorithms.build(stage.method, network, stage.steps)
     augment = views.build(config.augmentation)
@@ -66,7 +90,9 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
         batch = loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch)
         return augment(batch, view_key)
 
-    def init(key: Array, start: Weights | None, data: loader.Resident) -> PyTree:
+    def init(key: Array, start: Weights | None, data: loader.Resident, pretrained: Weights | None) -> PyTree:
+        # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
+        algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
         return algorithm.init(init_key, views_at(data, order_key, view_key, jnp.uint32(0)), start)
 
@@ -87,7 +113,7 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
         return state, jax.tree.map(lambda total: total / (last - first), totals)
 
     return (
-        jax.jit(over_seeds(init, shared=0 if own_data else 1)),
+        jax.jit(over_seeds(init, shared=1 if own_data else 2)),
         jax.jit(over_seeds(advance, shared=2 if own_data else 3), donate_argnums=0),
         algorithm.predictor,
     )

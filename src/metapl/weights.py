@@ -1,0 +1,123 @@
+"""Weights in files that execute nothing on load: safetensors, of this project or of timm.
+
+A file of ours has a tensor for each leaf, named by its path (params/stem_conv/kernel, batch_stats/stem_norm/mean),
+and tells in its metadata which model it is of and what its classes are called.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from metapl.models.pretrained import Tensors, from_timm
+from metapl.schema import ConfigError
+from metapl.types import Array, Network, Weights
+
+SHOWN = 3  # names of each kind that an error lists
+HEAD = "params/head/"
+
+
+class Loaded(NamedTuple):
+    """What a file gave."""
+
+    weights: Weights  # without what the file could not give
+    note: str  # what that is, for the user; empty if nothing is
+
+
+def save(path: Path, weights: Weights, model: Mapping[str, Any], class_names: Sequence[str]) -> None:
+    """Write one network's weights, with the settings of its model."""
+    tensors = {name: np.asarray(leaf, order="C") for name, leaf in _flat(weights).items()}
+    save_file(tensors, path, {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names)})
+
+
+def load(path: Path, expected: Weights) -> Loaded:
+    """Read a file of ours or of timm's for a network whose weights look like `expected` (arrays or shapes).
+
+    The classifier is left out if it is for another number of classes; any other difference is an error.
+    """
+    tensors = _read(path)
+    if not any(name.startswith("params/") for name in tensors):
+        tensors = from_timm(tensors)
+    shapes = {name: tuple(leaf.shape) for name, leaf in _flat(expected).items()}
+    note = _leave_out_the_head(tensors, shapes, path)
+    _refuse_what_does_not_fit(tensors, shapes, path)
+    values = {name: _as_float32(tensor, name, path) for name, tensor in tensors.items()}
+    tree = unflatten_dict(values, sep="/")
+    return Loaded(Weights(tree.get("params", {}), tree.get("batch_stats", {})), note)
+
+
+def starting_from(network: Network, loaded: Weights | None) -> Network:
+    """Make the network whose fresh weights are the loaded ones, drawn only where those lack some; its twins, too."""
+    if loaded is None:
+        return network
+
+    def init(key: Array, inputs: Array) -> Weights:
+        drawn = network.init(key, inputs)
+        tree = unflatten_dict(_flat(drawn) | _flat(loaded), sep="/")
+        return Weights(tree["params"], tree.get("batch_stats", {}))
+
+    return network._replace(init=init, with_dropout=lambda rate: starting_from(network.with_dropout(rate), loaded))
+
+
+def _flat(weights: Weights) -> dict[str, Any]:
+    return flatten_dict({"params": weights.params, "batch_stats": weights.stats}, sep="/")
+
+
+def _read(path: Path) -> Tensors:
+    if not path.is_file():
+        raise ConfigError(f"init_from: {path} is not a file")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
+    except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"init_from: {path} cannot be read as a safetensors file: {error}") from None
+
+
+def _leave_out_the_head(tensors: Tensors, shapes: dict[str, tuple[int, ...]], path: Path) -> str:
+    """Take the classifier out of both if it differs in the number of classes alone."""
+    head = [name for name in shapes if name.startswith(HEAD)]
+    found = {name: tensors[name].shape for name in head if name in tensors}
+    same_features = all(found[name] and found[name][:-1] == shapes[name][:-1] for name in found)
+    if len(found) < len(head) or not same_features or all(found[name] == shapes[name] for name in head):
+        return ""
+    had, needed = found[HEAD + "bias"][-1], shapes[HEAD + "bias"][-1]
+    for name in head:
+        del tensors[name], shapes[name]
+    return f"init_from: {path} is for {had:,} classes, the data have {needed:,}: the classifier starts anew"
+
+
+def _refuse_what_does_not_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+    both = shapes.keys() & tensors.keys()
+    differ = [
+        f"{name} {list(tensors[name].shape)} instead of {list(shapes[name])}"
+        for name in sorted(both)
+        if tensors[name].shape != shapes[name]
+    ]
+    kinds = {
+        "missing": sorted(shapes.keys() - both),
+        "unexpected": sorted(tensors.keys() - both),
+        "of another shape": differ,
+    }
+    said = [f"{len(names)} {kind} ({_first(names)})" for kind, names in kinds.items() if names]
+    if said:
+        raise ConfigError(f"init_from: {path} does not fit the model: {'; '.join(said)}")
+
+
+def _first(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
+
+
+def _as_float32(tensor: Any, name: str, path: Path) -> Any:
+    if not jnp.issubdtype(tensor.dtype, jnp.floating):
+        raise ConfigError(f"init_from: {path} has {tensor.dtype} numbers in {name}, which are no weights")
+    with np.errstate(over="ignore"):
+        value = tensor.astype(np.float32)
+    if not np.isfinite(value).all():
+        raise ConfigError(f"init_from: {path} has numbers in {name} that are not finite")
+    return value
