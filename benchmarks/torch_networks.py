@@ -103,7 +103,7 @@ def wide_resnet(
     depth: int = 28, width: int = 2, classes: int = 10, padding: Padding = "symmetric", dropout: float = 0.0
 ) -> nn.Module:
     """WideResNet-28-2, or another one."""
-    return WideResNet(Layers(padding), depth, width, classes, dropout)
+    return WideResNet(Layers(padding, epsilon=1e-3), depth, width, classes, dropout)
 
 
 # --- ResNet -----------------------------------------------------------------------------------------------------------

@@ -59,6 +59,12 @@ def test_what_is_written_is_read(file):
     assert note == ""
 
 
+def test_the_order_in_memory_does_not_matter(file):
+    """The library writes memory as it lies, whatever an array's strides say."""
+    save(file, jax.tree.map(np.asfortranarray, noise()), {}, [])
+    assert_same(load(file, shaped())[0], noise())
+
+
 def test_a_file_tells_its_model_and_classes(file):
     with safe_open(file, framework="numpy") as content:
         about = content.metadata()
