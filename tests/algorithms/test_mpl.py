@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import two_moons as oracle
-from flax import linen as nn
 
 from metapl import data, models, optim
 from metapl.algorithms import losses, mpl, supervised, uda
 from metapl.algorithms.feedback import Feedback
 from metapl.data.two_moons import TwoMoons
 from metapl.models.mlp import MLP
-from metapl.types import Network, Views, Weights
+from metapl.models.wide_resnet import WideResNet
+from metapl.types import Views
 
 SIZES = (2, 8, 8, 2)
 
@@ -113,32 +113,6 @@ def test_the_student_learns_from_the_view_it_is_told(views, network, view):
     assert same == (view == "weak")
 
 
-class Pictures(nn.Module):
-    """Convolution, batch norm, dropout: all that makes two programs of one method part ways."""
-
-    @nn.compact
-    def __call__(self, x, *, train):
-        x = nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.9)(nn.Conv(8, (3, 3))(x)))
-        x = nn.relu(nn.BatchNorm(use_running_average=not train, momentum=0.9)(nn.Conv(8, (3, 3), strides=2)(x)))
-        x = nn.Dropout(0.3, deterministic=not train)(x.mean((1, 2)))
-        return nn.Dense(3)(x)
-
-
-def picture_network() -> Network:
-    module = Pictures()
-
-    def init(key, inputs):
-        variables = module.init({"params": key}, inputs, train=False)
-        return Weights(variables["params"], variables["batch_stats"])
-
-    def apply(params, stats, inputs, *, train, key=None):
-        variables = {"params": params, "batch_stats": stats}
-        logits, changed = module.apply(variables, inputs, train=train, rngs={"dropout": key}, mutable=["batch_stats"])
-        return logits, changed["batch_stats"]
-
-    return Network(init, apply)
-
-
 def picture_views(step: int) -> Views:
     keys = jax.random.split(jax.random.key(100 + step), 4)
     shapes = ((8, 12, 12, 3), (16, 12, 12, 3), (16, 12, 12, 3))
@@ -153,7 +127,7 @@ def point_views(step: int) -> Views:
 
 KINDS = {
     "points": (models.build(MLP(init_range=1.0), classes=3), point_views),
-    "pictures": (picture_network(), picture_views),
+    "pictures": (models.build(WideResNet(depth=10, width=1, dropout=0.3), classes=3), picture_views),
 }
 
 
