@@ -14,12 +14,12 @@ ROOT = Path(metapl.__file__).parent
 # From the ground up; a module may import from rows above its own, and from its own package.
 FLOORS = [
     {"", "schema"},
-    {"types", "folders", "flags", "statistics", "runtime"},
-    {"optim", "models", "augment"},
+    {"types", "folders", "flags", "scores", "statistics", "runtime"},
+    {"optim", "models", "augment", "results"},
     {"data", "algorithms", "weights"},
     {"config"},
     {"train"},
-    {"evaluate", "runlog"},
+    {"evaluate", "groups", "runlog"},
     {"report", "run", "bench"},
     {"demo"},
     {"data_cli"},
