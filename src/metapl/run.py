@@ -50,7 +50,8 @@ def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path
             own, some = numbers[group], datasets[group]
             watch = watch_run(title(config, own, seeds), config)
             examine = examiner(config, own, some, history, confusions)
-            trained = train(config, own, some, watch, say, examine, program)
+            tell = say if group.start == 0 else lambda _: None  # what is true of every seed is said once
+            trained = train(config, own, some, watch, tell, examine, program)
             save_weights(trained, config, datasets[0].class_names, own, out, alone=seeds == 1)
     summary = results.summarize(history)
     result = overview(config, summary, together, time.monotonic() - start) | summary
