@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from metapl import config as configs
-from metapl import run
+from metapl import run, train
 
 SETTINGS = """
 seed = 3
@@ -19,6 +20,8 @@ eval_every_steps = 15
 [data]
 name = "npz"
 file = "digits.npz"
+[augmentation]
+weak = {flip = false, shift_pixels = 0}
 [model]
 hidden = [16]
 activation = "relu"
@@ -26,13 +29,13 @@ activation = "relu"
 steps = 50
 labeled_batch = 50
 unlabeled_batch = 1
-method = {name = "supervised", optimizer.learning_rate = 0.5}
+method = {name = "supervised", optimizer.learning_rate = 0.2}
 """
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> dict[int, tuple[Path, str]]:
-    """Two seeds: one after another, and both at once. Each folder, with what the console said."""
+def finished(tmp_path_factory) -> dict[int, tuple[Path, str, int]]:
+    """Two seeds: one after another, and both at once. Each folder, what the console said, how many stages were made."""
     found = load_digits()
     pixels, labels = np.rint(found.images * (255 / 16)).astype(np.uint8), found.target
     place = tmp_path_factory.mktemp("data")
@@ -42,8 +45,9 @@ def finished(tmp_path_factory) -> dict[int, tuple[Path, str]]:
     runs = {}
     for at_once in (1, 2):
         out, said = tmp_path_factory.mktemp("run"), io.StringIO()
-        run.run(configs.parse(SETTINGS, "test"), 2, at_once, [place], out, Console(file=said, width=140))
-        runs[at_once] = out, said.getvalue()
+        with mock.patch("metapl.train.stage_functions", wraps=train.stage_functions) as made:
+            run.run(configs.parse(SETTINGS, "test"), 2, at_once, [place], out, Console(file=said, width=140))
+        runs[at_once] = out, said.getvalue(), made.call_count
     return runs
 
 
@@ -99,8 +103,12 @@ def test_one_after_another_and_all_at_once_give_the_same(finished):
         for seed in ("3", "4"):
             nll = [found[rule]["nll"]["seeds"][seed] for found in (one, many)]
             assert nll[0] == pytest.approx(nll[1], rel=1e-3)
-    for out, _ in finished.values():
+    for out, _, _ in finished.values():
         assert {f"weights-{seed}.safetensors" for seed in (3, 4)} <= {path.name for path in out.iterdir()}
+
+
+def test_seeds_one_after_another_share_what_is_compiled(finished):
+    assert finished[1][2] == 1
 
 
 def test_the_console_says_it_in_one_line_and_one_table(finished):
