@@ -64,7 +64,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
             ["train", "two_moons_mpl", "--seeds-at-once", "0"],
             "seeds_at_once takes auto or a number of at least 1, got 0",
         ),
-        (["train", "two_moons_mpl", "--seeds-at-once", "some"], "--seeds-at-once"),
+        (["train", "two_moons_mpl", "--seeds-at-once", "x"], "--seeds-at-once takes INT|{auto}, got 'x' ("),
         (["data", "chekc"], "there is no verb 'chekc' of data; the verbs are check, show, select"),
         (["data", "check", "digitz"], "'digitz' is not a source (digits, cifar10"),
         (["data", "show", "cifar10@45#0", "--data-dir", "."], "cifar10: no cifar-10-batches-py"),
