@@ -14,7 +14,7 @@ ROOT = Path(metapl.__file__).parent
 # From the ground up; a module may import from rows above its own, and from its own package.
 FLOORS = [
     {"", "schema"},
-    {"types", "folders", "flags", "scores", "statistics", "runtime"},
+    {"types", "folders", "flags", "measures", "statistics", "runtime"},
     {"optim", "models", "augment", "results"},
     {"data", "algorithms", "weights"},
     {"config"},

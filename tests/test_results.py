@@ -7,8 +7,8 @@ import pytest
 from rich.console import Console
 
 from metapl import results
+from metapl.measures import Scores
 from metapl.results import Evaluation
-from metapl.scores import Scores
 
 
 def evaluation(seed: int, step: int, test: float, val: float | None, stage: int = 0) -> Evaluation:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from metapl.augment.views import Augmentation, eval_view, is_picture
 from metapl.data.dataset import Dataset
-from metapl.scores import Scores, confusion, score
+from metapl.measures import Scores, confusion, score
 from metapl.train import Trained, over_seeds
 from metapl.types import Array, Network, Weights
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from metapl.scores import Scores
+from metapl.measures import Scores
 from metapl.statistics import mean_and_std
 
 LAST = 20

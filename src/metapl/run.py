@@ -18,9 +18,9 @@ from metapl.config import Config, dump
 from metapl.data.dataset import Dataset
 from metapl.data.files import Folders
 from metapl.groups import AtOnce, groups, seeds_together
+from metapl.measures import per_class_accuracy
 from metapl.results import Evaluation
 from metapl.schema import ConfigError, to_dict
-from metapl.scores import per_class_accuracy
 from metapl.train import Examine, Trained, prepare, train
 from metapl.types import Metrics
 from metapl.weights import save
