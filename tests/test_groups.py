@@ -1,10 +1,12 @@
 """Who trains with whom."""
 
 import jax
+import pytest
 
 from metapl import config as configs
 from metapl import data, groups
 from metapl.train import prepare
+from metapl.types import Weights
 
 
 def together(model: str, at_once: groups.AtOnce, seeds: int = 10) -> int:
@@ -30,7 +32,6 @@ def test_a_number_wins():
     assert together('name = "mlp"\nhidden = [64]', 40) == 10
 
 
-def test_weights_with_a_leading_axis_are_no_convolution():
-    flat = jax.ShapeDtypeStruct((3, 4), "float32")
-    assert groups.is_small(groups.Weights({"kernel": flat}, {}))
-    assert not groups.is_small(groups.Weights({"kernel": jax.ShapeDtypeStruct((3, 3, 4, 4), "float32")}, {}))
+@pytest.mark.parametrize(("shape", "small"), [((3, 4), True), ((3, 3, 4, 4), False), ((1001, 1000), False)])
+def test_layers_without_convolutions_are_small_up_to_a_million_weights(shape, small):
+    assert groups.is_small(Weights({"kernel": jax.ShapeDtypeStruct(shape, "float32")}, {})) == small
