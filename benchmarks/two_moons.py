@@ -36,11 +36,11 @@ def ours(method: str, datasets: int, steps: int) -> Callable[[], float]:
     text = f'[[stages]]\n[[stages]]\nunlabeled_batch = {BATCH}\nmethod.name = "{method}"'
     config = configs.parse(text, "benchmark")
     stage = dataclasses.replace(config.stages[-1], steps=10**6)
-    resident, own_data = train.to_device(data.load(config.data, list(range(datasets)), ()))
+    resident = train.to_device(data.load(config.data, list(range(datasets)), ()), own_data=datasets > 1)
     network = models.build(config.model, classes=2)
     keys = jnp.stack([jax.random.key(seed) for seed in range(datasets)])
     start = jax.vmap(network.init)(keys, resident.labeled)
-    init, advance, _ = train.stage_functions(config, stage, network, own_data)
+    init, advance, _ = train.stage_functions(config, stage, network, own_data=datasets > 1)
     state = jax.block_until_ready(advance(init(keys, start, resident, None), keys, resident, 0, 1)[0])
 
     def measure() -> float:

@@ -60,6 +60,11 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         (["demo", "--datasets", "0"], "datasets takes a number of at least 1, got 0"),
         (["demo", "--steps", "-5"], "steps takes a number of at least 0, got -5"),
         (["train", "two_moons_mpl", "--seeds", "0"], "seeds takes a number of at least 1, got 0"),
+        (
+            ["train", "two_moons_mpl", "--seeds-at-once", "0"],
+            "seeds_at_once takes auto or a number of at least 1, got 0",
+        ),
+        (["train", "two_moons_mpl", "--seeds-at-once", "x"], "--seeds-at-once takes INT|{auto}, got 'x' ("),
         (["data", "chekc"], "there is no verb 'chekc' of data; the verbs are check, show, select"),
         (["data", "check", "digitz"], "'digitz' is not a source (digits, cifar10"),
         (["data", "show", "cifar10@45#0", "--data-dir", "."], "cifar10: no cifar-10-batches-py"),
@@ -120,7 +125,7 @@ def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypa
     monkeypatch.setattr("metapl.runtime.start", lambda: None)
     seen = []
     monkeypatch.setattr(
-        "metapl.run.run", lambda config, seeds, folders, out, console: (out / "x").touch() or seen.append(out)
+        "metapl.run.run", lambda config, seeds, at_once, folders, out, console: (out / "x").touch() or seen.append(out)
     )
     for _ in range(2):
         assert run(capsys, "train", "two_moons_mpl")[0] == 0

@@ -11,7 +11,7 @@ from metapl import data, evaluate
 from metapl.algorithms.supervised import Supervised
 from metapl.config import Config
 from metapl.optim import Optimizer
-from metapl.train import Trained
+from metapl.train import Trained, prepare
 from metapl.train import train as train_on
 
 
@@ -134,10 +134,14 @@ def test_pictures_go_the_same_way_for_one_seed_and_for_many():
     assert abs(alone[0] - accuracies[1]) < 0.05  # the same run, but for what rounding does in 400 steps
 
 
-def test_examples_are_answered_in_the_order_they_were_asked_whatever_the_batches(monkeypatch):
-    config = small("two_moons_supervised")
-    datasets = data.load(config.data, [4, 5], ())
-    trained = train_on(config, [4, 5], datasets)
-    whole = evaluate.accuracies(trained, config.augmentation, datasets)
-    monkeypatch.setattr(evaluate, "BATCH", 333)
-    np.testing.assert_array_equal(evaluate.accuracies(trained, config.augmentation, datasets), whole)
+@pytest.mark.parametrize("preset", ["two_moons_mpl_uda", "two_moons_supervised"])
+def test_seeds_one_after_another_give_what_they_give_together(preset):
+    """TwoMoon: every seed has data of its own, which a group of one must bring along, too."""
+    config, seeds = small(preset), [4, 5, 6]
+    datasets = data.load(config.data, seeds, ())
+    together = train_on(config, seeds, datasets)
+    program = prepare(config, datasets)
+    for i, seed in enumerate(seeds):
+        alone = train_on(config, [seed], datasets[i : i + 1], program=program)
+        same = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], together.weights)
+        assert_same(alone.weights, same, rtol=2e-4, atol=2e-5)

@@ -54,7 +54,8 @@ def train(args: Sequence[str]) -> None:
     """Train one method from a preset or a TOML file.
 
     The first argument is the name of a preset or the path of a TOML file; every setting in it is a flag, too, and
-    a flag wins. Writes config.toml (all settings, as they were used), result.json and weights.safetensors.
+    a flag wins. Writes config.toml (all settings, as they were used), result.json, evaluations.csv, confusion.npz and
+    weights.safetensors; docs/evaluation.md tells what they hold.
 
     Examples:
 
@@ -71,23 +72,30 @@ def train(args: Sequence[str]) -> None:
 
     from metapl import run, runtime
     from metapl.data_cli import folders
+    from metapl.groups import AtOnce
 
     @dataclass(frozen=True)
     class Flags:
         config: Annotated[configs.Config, tyro.conf.arg(name="")]
         seeds: Annotated[int, Ge(1)] = 1
-        """How many runs: with seed, seed + 1, and so on, all at once."""
+        """How many runs: with seed, seed + 1, and so on."""
+        seeds_at_once: AtOnce = "auto"
+        """How many of them train at once. auto: all where networks are small and have no convolutions, else one."""
         data_dir: Path | None = None
         """Where data files are, if the source has any. Default: the per-user cache."""
         out: Path | None = None
         """Folder of the run: new or empty. Default: runs/NAME, or the next free name after it."""
+
+        def check(self) -> None:
+            if self.seeds_at_once != "auto" and self.seeds_at_once < 1:
+                raise ValueError(f"seeds_at_once takes auto or a number of at least 1, got {self.seeds_at_once}")
 
     loaded = configs.load(args[0])
     flags = parse(Flags, f"metapl train {args[0]}", train, args[1:], Flags(loaded))
     validate(flags)
     out = claim(flags.out or next_free(Path("runs") / Path(args[0]).stem))
     runtime.start()
-    run.run(flags.config, flags.seeds, folders(flags.data_dir), out, Console())
+    run.run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, Console())
 
 
 def _train_help(wanted: bool) -> None:

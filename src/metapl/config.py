@@ -60,6 +60,8 @@ class Config:
     stages: Annotated[tuple[Stage, ...], MinLen(1)] = (Stage(),)
     log_every_steps: Annotated[int, Ge(1)] = 500
     """Steps between two reports; metrics are means over them."""
+    eval_every_steps: Annotated[int, Ge(0)] = 0
+    """Steps of a stage between two evaluations on validation and test data; 0: only at the end of the run."""
 
     def check(self) -> None:
         """A method that learns from the stage before cannot come first."""

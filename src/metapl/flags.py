@@ -17,6 +17,7 @@ _RULE = re.compile(r"[─━╭╮╰╯+-]{3,}.*")
 _PLAIN_WORDS = {  # what Python says of a wrong number, in words that name the flag first
     r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)": r"\1 takes a whole number, got \2",
     r"Error parsing (\S+): could not convert string to float: (.*)": r"\1 takes a number, got \2",
+    r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\].*": r"\1 takes \2, got '\3'",
 }
 
 

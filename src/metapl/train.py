@@ -1,7 +1,8 @@
 """The one loop: for every stage, for every chunk of steps, `state, metrics = advance(state, …)`.
 
 Randomness is a function of (seed, stage, step), so no step depends on how the loop is cut into chunks. Several seeds
-train at once: the same steps under `vmap`, with a data set and a state for each seed along the leading axis.
+train at once: the same steps under `vmap`, with a data set and a state for each seed along the leading axis. Seeds that
+train one after another share a `Program`, so that they compile once.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,51 +31,96 @@ class Trained(NamedTuple):
     weights: Weights
 
 
+Examine = Callable[[int, int, Trained], Metrics]  # (stage, steps done, what there is so far) -> numbers for each seed
+
+
+class Program(NamedTuple):
+    """What is compiled, once for all the seeds that train one after another in groups of one size."""
+
+    networks: tuple[Network, ...]  # each stage's
+    own_data: bool  # has each seed data of its own?
+    stages: tuple[tuple[Any, Any, Any], ...]  # each stage's functions
+
+
+def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
+    """Make the program for these settings and the data sets of all seeds."""
+    own_data = any(dataset is not datasets[0] for dataset in datasets)
+    networks = (models.build(config.model, len(datasets[0].class_names)),) * len(config.stages)
+    pairs = zip(config.stages, networks, strict=True)
+    stages = tuple(stage_functions(config, stage, network, own_data) for stage, network in pairs)
+    return Program(networks, own_data, stages)
+
+
 def train(
     config: Config,
     seeds: Sequence[int],
     datasets: Sequence[Dataset],
     watch: Watch = lambda *_: None,
     tell: Tell = lambda _: None,
+    examine: Examine | None = None,
+    program: Program | None = None,
 ) -> Trained:
-    """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all."""
-    resident, own_data = to_device(datasets)
-    network = models.build(config.model, len(datasets[0].class_names))
-    pretrained = pretrained_weights(config, network, datasets[0], tell)
+    """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all.
+
+    `examine` looks at the weights every `eval_every_steps` and at the end; what it says is reported with the metrics.
+    """
+    program = program or prepare(config, datasets)
+    resident = to_device(datasets, program.own_data)
+    pretrained = pretrained_weights(config, program.networks[0], datasets[0], tell)
     seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
 
     weights = None
     for index, stage in enumerate(config.stages):
-        init, advance, predictor = stage_functions(config, stage, network, own_data)
+        init, advance, predictor = program.stages[index]
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
         state = init(keys, weights, resident, pretrained)
-        for first in range(0, stage.steps, config.log_every_steps):
-            last = min(first + config.log_every_steps, stage.steps)
+        examined = examinations(config, index) if examine else set()
+        first = 0
+        for last in sorted(borders(stage.steps, config.log_every_steps) | examined):
             state, metrics = advance(state, keys, resident, first, last)
+            first = last
+            if examine and last in examined:
+                metrics |= examine(index, last, Trained(program.networks[index], predictor(state)))
             watch(index, last, metrics)
         weights = predictor(state)
     assert weights is not None  # a config has at least one stage
-    return Trained(network, weights)
+    return Trained(program.networks[-1], weights)
+
+
+def borders(steps: int, every: int) -> set[int]:
+    """Where to stop on the way through a stage's steps: at each multiple, and at the end."""
+    return {steps, *range(every, steps, every)}
+
+
+def examinations(config: Config, stage: int) -> set[int]:
+    """After which steps of a stage the weights are looked at."""
+    if config.eval_every_steps:
+        return borders(config.stages[stage].steps, config.eval_every_steps)
+    return {config.stages[stage].steps} if stage == len(config.stages) - 1 else set()
 
 
 def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell: Tell) -> Weights | None:
     """Read what every fresh network starts from, if the settings name a file; `tell` what it could not give."""
     if not config.init_from:
         return None
-    view = views.eval_view(config.augmentation)
-    key, example = jax.random.key(0), dataset.labeled[:1]
-    expected = jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
-    weights, note = load(Path(config.init_from), expected)
+    weights, note = load(Path(config.init_from), shapes(config, network, dataset))
     if note:
         tell(note)
     return weights
 
 
-def to_device(datasets: Sequence[Dataset]) -> tuple[loader.Resident, bool]:
-    """Put the training data on the device: once if all seeds share it, else stacked, which the flag says."""
-    if all(dataset is datasets[0] for dataset in datasets):
-        return loader.resident(datasets[0]), False
-    return jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, datasets)), True
+def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
+    """What the network's weights look like for such examples, without making any."""
+    view = views.eval_view(config.augmentation)
+    key, example = jax.random.key(0), dataset.labeled[:1]
+    return jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
+
+
+def to_device(datasets: Sequence[Dataset], own_data: bool) -> loader.Resident:
+    """Put the training data on the device: once if all seeds share it, else stacked."""
+    if not own_data:
+        return loader.resident(datasets[0])
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, datasets))
 
 
 def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> tuple[Any, Any, Any]:

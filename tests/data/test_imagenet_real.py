@@ -15,7 +15,7 @@ def write(folder: Path, content: object) -> None:
 
 def test_labels_are_read_and_put_in_order(tmp_path: Path) -> None:
     write(tmp_path, [[], [970, 795], [5]])
-    labels = real.read([tmp_path], pictures=3)
+    labels = real.read([tmp_path], "real.json", pictures=3)
     assert labels == ((), (970, 795), (5,))
     names = ["ILSVRC2012_val_00000003.JPEG", "x/ILSVRC2012_val_00000001.png", "ILSVRC2012_val_00000002"]
     assert real.in_order_of(labels, names) == ((5,), (), (970, 795))
@@ -28,12 +28,12 @@ def test_labels_are_read_and_put_in_order(tmp_path: Path) -> None:
 def test_wrong_files_are_named(tmp_path: Path, content: object) -> None:
     write(tmp_path, content)
     with pytest.raises(DataError, match=r"real\.json"):
-        real.read([tmp_path], pictures=3)
+        real.read([tmp_path], "real.json", pictures=3)
 
 
 def test_missing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"no real\.json .*Google Research"):
-        real.read([tmp_path])
+        real.read([tmp_path], "real.json")
 
 
 @pytest.mark.parametrize("name", ["cat.jpg", "ILSVRC2012_val_00000000.JPEG", "ILSVRC2012_val_00000003.JPEG"])

@@ -1,5 +1,6 @@
 """The table of sources."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from metapl import data
 from metapl.data import assemble, pictures
 from metapl.data.digits import Digits
 from metapl.data.folder import Folder
@@ -68,3 +70,30 @@ def test_more_than_memory_holds_is_refused_before_it_is_decoded(
     monkeypatch.setattr(assemble, "MEMORY_LIMIT", 100)
     with pytest.raises(DataError, match="1 pictures of 192 bytes each do not fit"):
         assemble.in_memory(pictures.load(Folder(path=str(tmp_path)), [tmp_path]), size=0)
+
+
+def test_pictures_held_out_for_validation_come_along(tmp_path: Path) -> None:
+    for place, grey in (("labeled/a", 1), ("labeled/b", 2), ("val/b", 3), ("val/a", 4), ("test/a", 5)):
+        (tmp_path / place).mkdir(parents=True)
+        Image.new("RGB", (4, 4), (grey, grey, grey)).save(tmp_path / place / "1.png")
+    (dataset,) = data.load(Folder(), [0], [tmp_path])
+    assert dataset.val is not None
+    assert dataset.val[:, 0, 0, 0].tolist() == [4, 3]
+    assert dataset.val_labels is not None
+    assert dataset.val_labels.tolist() == [0, 1]
+    (without,) = data.load(Digits(), [0], [])
+    assert without.val is None
+    assert without.val_labels is None
+
+
+def test_real_labels_go_to_files_by_their_names(tmp_path: Path) -> None:
+    names = [f"n{i:04}" for i in range(1000)]
+    for name in names:
+        (tmp_path / "labeled" / name).mkdir(parents=True)
+        (tmp_path / "labeled" / name / "1.png").touch()
+    (tmp_path / "test" / "n0007").mkdir(parents=True)
+    (tmp_path / "test" / "n0007" / "ILSVRC2012_val_00000002.JPEG").touch()
+    (tmp_path / "real.json").write_text(json.dumps([[1], [7, 8], *[[0]] * 49_998]))
+    mask = pictures.load(Folder(real_labels="real.json"), [tmp_path]).test_real
+    assert mask is not None
+    assert [row.nonzero()[0].tolist() for row in mask] == [[7, 8]]

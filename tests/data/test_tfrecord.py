@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import struct
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapl.data import records
+from metapl.data import assemble, records
+from metapl.data import pictures as pictures_of
 from metapl.data.decode import DataError
 from metapl.data.source import BadImage, Records, Source
 from metapl.data.tfrecord import TFRecord, read
@@ -200,3 +202,28 @@ def test_a_random_file_never_crashes(tmp_path: Path) -> None:
         data[draw.randint(len(data))] = draw.randint(256)
         with contextlib.suppress(ValueError):  # anything else would end a run without the file's name
             records.parse_example(memoryview(bytes(data)), {"image/class/label", "image/encoded"})
+
+
+def validation_picture(number: int, label: int) -> bytes:
+    name = f"ILSVRC2012_val_{number:08}.JPEG".encode()
+    return record(example({"image/class/label": label, "image/encoded": png(1), "image/filename": name}))
+
+
+def test_real_labels_go_to_the_pictures_by_their_names(tmp_path: Path) -> None:
+    (tmp_path / "train-00000-of-00001").write_bytes(imagenet(1, 1) + imagenet(2, 1000))
+    (tmp_path / "validation-00000-of-00001").write_bytes(validation_picture(3, 1) + validation_picture(1, 1000))
+    (tmp_path / "reassessed.json").write_text(json.dumps([[999, 5], [7], [], *[[0]] * 49_997]))
+    dataset = pictures_of.load(TFRecord(real_labels="reassessed.json"), [tmp_path])
+    assert dataset.test_real is not None
+    assert [row.nonzero()[0].tolist() for row in dataset.test_real] == [[], [5, 999]]
+    assert assemble.in_memory(dataset, 0).test_real is dataset.test_real
+    assert pictures_of.load(TFRecord(), [tmp_path]).test_real is None
+
+
+def test_real_labels_are_refused_where_they_mean_nothing(folder: Path) -> None:
+    (folder / "real.json").write_text(json.dumps([[0]] * 50_000))
+    with pytest.raises(DataError, match=r"77\.JPEG is not the name of an ILSVRC-2012 validation picture"):
+        pictures_of.load(TFRecord(real_labels="real.json"), [folder])
+    (folder / "validation-00000-of-00001").write_bytes(validation_picture(1, 3))
+    with pytest.raises(DataError, match="ImageNet's 1,000 classes, the data have 3"):
+        pictures_of.load(TFRecord(real_labels="real.json"), [folder])

@@ -29,6 +29,7 @@ class PictureDataset(NamedTuple):
     val_labels: NDArray[np.int32]
     class_names: tuple[str, ...]
     manifest: Mapping[str, Any]
+    test_real: NDArray[np.bool_] | None = None  # as in Dataset
 
 
 def assemble(source: Source, split: Split) -> PictureDataset:
@@ -50,6 +51,7 @@ def assemble(source: Source, split: Split) -> PictureDataset:
 
 def in_memory(dataset: PictureDataset, size: int) -> Dataset:
     """Decode what is not decoded yet: arrays that fit stay with the device for the whole run."""
+    has_val = len(dataset.val) > 0
     return Dataset(
         labeled=to_array(dataset.labeled, size),
         labels=dataset.labels,
@@ -58,6 +60,9 @@ def in_memory(dataset: PictureDataset, size: int) -> Dataset:
         test_labels=dataset.test_labels,
         class_names=dataset.class_names,
         manifest=dataset.manifest,
+        val=to_array(dataset.val, size) if has_val else None,
+        val_labels=dataset.val_labels if has_val else None,
+        test_real=dataset.test_real,
     )
 
 

@@ -18,6 +18,9 @@ class Dataset(NamedTuple):
     test_labels: NDArray[np.int32]  # [M]
     class_names: tuple[str, ...]
     manifest: Mapping[str, Any] | None = None  # what the split holds, with checksums; None where a seed says it all
+    val: NDArray[np.generic] | None = None  # [V, ...] held out to choose between networks; None where nothing is
+    val_labels: NDArray[np.int32] | None = None  # [V]
+    test_real: NDArray[np.bool_] | None = None  # [M, classes] which labels are right (ImageNet-ReaL), if asked for
 
 
 @dataclass(frozen=True)

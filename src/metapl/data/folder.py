@@ -33,6 +33,8 @@ class Folder(PictureConfig):
     """Where the pictures are that choose between models; may be missing."""
     test: str = "test"
     """Where the pictures are that are asked about at the end; may be missing."""
+    real_labels: str = ""
+    """ImageNet-ReaL's labels (real.json) for a test part of ImageNet's validation pictures; none: not reported."""
 
 
 def read(config: Folder, folders: Folders) -> Source:

@@ -23,12 +23,12 @@ _OFFICIAL = re.compile(r"ILSVRC2012_val_(\d{8})(\D|$)")
 RealLabels = tuple[tuple[int, ...], ...]  # one entry for each picture
 
 
-def read(folders: Folders, pictures: int = _PICTURES) -> RealLabels:
-    """Find and check `real.json`."""
-    path = files.find(folders, "real.json", "imagenet-real/real.json")
-    if path is None:
-        raise files.missing("ImageNet-ReaL", ["real.json"], _ORIGIN, folders)
-    return _parse(path, pictures)
+def read(folders: Folders, file: str, pictures: int = _PICTURES) -> RealLabels:
+    """Find and check the file, `real.json` as it is published."""
+    for place in (Path(), *folders):
+        if (place / file).is_file():
+            return _parse(place / file, pictures)
+    raise files.missing("ImageNet-ReaL", [file], _ORIGIN, folders)
 
 
 def _parse(path: Path, pictures: int) -> RealLabels:
@@ -52,6 +52,8 @@ def in_order_of(real: RealLabels, names: Iterable[str]) -> RealLabels:
 
 def as_mask(real: Sequence[Sequence[int]], classes: int = _CLASSES) -> NDArray[np.bool_]:
     """Which labels are right, [N, classes]; a row without any is a picture that is not counted."""
+    if classes != _CLASSES:
+        raise DataError(f"real_labels are about ImageNet's {_CLASSES:,} classes, the data have {classes:,}")
     mask = np.zeros((len(real), classes), np.bool_)
     for row, labels in zip(mask, real, strict=True):
         row[list(labels)] = True

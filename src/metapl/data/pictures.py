@@ -3,10 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from metapl.data import cifar, csv_list, digits, folder, idx, npz, svhn, tfrecord
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.data import cifar, csv_list, digits, folder, idx, imagenet_real, npz, svhn, tfrecord
 from metapl.data.assemble import PictureDataset, assemble
 from metapl.data.files import Folders
-from metapl.data.source import PictureConfig, Source
+from metapl.data.records import Records
+from metapl.data.source import Files, Images, PictureConfig, Source
 from metapl.data.spec import parse_for
 from metapl.data.split import make_split
 
@@ -34,4 +38,24 @@ def load(config: PictureConfig, folders: Folders) -> PictureDataset:
     """Read the source and divide it as its `split` says."""
     spec = parse_for(config.split, config.name)  # before anything is read: a wrong name costs no time
     source = read(config, folders)
-    return assemble(source, make_split(spec, source))
+    dataset = assemble(source, make_split(spec, source))
+    return dataset._replace(test_real=_real_labels(config, dataset, folders))
+
+
+def _real_labels(config: PictureConfig, dataset: PictureDataset, folders: Folders) -> NDArray[np.bool_] | None:
+    """Which labels are right for each test picture (ImageNet-ReaL), if the settings name a file that says so."""
+    if not isinstance(config, (folder.Folder, tfrecord.TFRecord)) or not config.real_labels:
+        return None
+    real = imagenet_real.read(folders, config.real_labels)
+    names = _file_names(dataset.test, config.name_field if isinstance(config, tfrecord.TFRecord) else "")
+    return imagenet_real.as_mask(imagenet_real.in_order_of(real, names), len(dataset.class_names))
+
+
+def _file_names(images: Images, field: str) -> list[str]:
+    """What the pictures' files are called, or were called before they became records."""
+    match images:
+        case Files(paths=paths):
+            return [path.name for path in paths]
+        case Records():
+            return [images.text(i, field) or images.name(i) for i in range(len(images))]
+    raise TypeError(f"pictures of the kind {type(images).__name__} have no file names")

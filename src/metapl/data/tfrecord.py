@@ -41,6 +41,10 @@ class TFRecord(PictureConfig):
     """The field with the class's name; may be empty."""
     first_label: int = 1
     """What the first class is called in the files."""
+    name_field: str = "image/filename"
+    """The field with the picture's file name, by which real_labels finds it."""
+    real_labels: str = ""
+    """ImageNet-ReaL's labels (real.json) for a test part of ImageNet's validation pictures; none: not reported."""
 
 
 def read(config: TFRecord, folders: Folders) -> Source:

@@ -1,0 +1,81 @@
+"""How good a network's answers are: plain NumPy on logits and labels.
+
+Accuracy is the share of examples whose most probable class is the right one; top-5 accuracy, of those whose right class
+is among the five most probable. ReaL precision@1 counts an answer as right if it is any of the labels that were found
+right for the picture, and leaves out pictures that have none (Beyer et al., 2020). The expected calibration error is
+Σ_b n_b/N · |accuracy_b − confidence_b| over 15 bins of equal width (Guo et al., 2017).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS = 15
+
+Logits = NDArray[np.float32]  # [N, classes]
+Labels = NDArray[np.int32]  # [N]
+
+
+class Scores(NamedTuple):
+    """One network on one part of the data; None is what cannot be said of these data."""
+
+    accuracy: float
+    nll: float  # mean of −log of the right class's probability
+    calibration_error: float
+    top5_accuracy: float | None = None  # only with more than five classes
+    real_accuracy: float | None = None  # only with ImageNet-ReaL's labels
+
+
+def score(logits: Logits, labels: Labels, real: NDArray[np.bool_] | None = None) -> Scores:
+    """Compare answers with labels; `real` [N, classes] says which labels ImageNet-ReaL takes for right."""
+    guesses, classes = logits.argmax(-1), logits.shape[-1]
+    right = guesses == labels
+    log_probabilities = log_softmax(logits)
+    return Scores(
+        accuracy=float(right.mean()),
+        nll=float(-np.take_along_axis(log_probabilities, labels[:, None], -1).mean()),
+        calibration_error=calibration_error(np.exp(log_probabilities.max(-1)), right),
+        top5_accuracy=top_accuracy(logits, labels, 5) if classes > 5 else None,
+        real_accuracy=None if real is None else real_accuracy(guesses, real),
+    )
+
+
+def log_softmax(logits: Logits) -> NDArray[np.float64]:
+    """Take the logarithms of the probabilities, in double precision: a sum over many examples loses none of them."""
+    with np.errstate(invalid="ignore"):  # what training has blown up scores nan, and the run says so
+        shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+        return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def top_accuracy(logits: Logits, labels: Labels, k: int) -> float:
+    """Share of examples for which fewer than `k` classes stand before the right one; of equals, the first does."""
+    of_right = np.take_along_axis(logits, labels[:, None], -1)
+    equal_before = (logits == of_right) & (np.arange(logits.shape[-1]) < labels[:, None])
+    return float((((logits > of_right) | equal_before).sum(-1) < k).mean())
+
+
+def real_accuracy(guesses: NDArray[np.int64], real: NDArray[np.bool_]) -> float | None:
+    """Precision@1 over the pictures that have a right label; None if none has."""
+    counted = real.any(-1)
+    right = np.take_along_axis(real, guesses[:, None], -1)[:, 0]
+    return float(right[counted].mean()) if counted.any() else None
+
+
+def calibration_error(confidences: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    """How far confidence is from accuracy, on average over bins that are closed on the right."""
+    inner_edges = np.linspace(0, 1, BINS + 1)[1:-1]
+    bins = np.digitize(confidences, inner_edges, right=True)
+    gaps = np.bincount(bins, right - confidences, BINS)
+    return float(np.abs(gaps).sum() / len(right))
+
+
+def confusion(logits: Logits, labels: Labels) -> NDArray[np.int64]:
+    """Count [right class, answer]."""
+    classes = logits.shape[-1]
+    return np.bincount(labels * classes + logits.argmax(-1), minlength=classes**2).reshape(classes, classes)
+
+
+def per_class_accuracy(confusion: NDArray[np.int64]) -> list[float | None]:
+    """Share of each class's examples that are answered right; None for a class without any."""
+    return [float(row[i] / row.sum()) if row.sum() else None for i, row in enumerate(confusion)]
