@@ -39,25 +39,19 @@ class Weights(NamedTuple):
     stats: PyTree  # what forward passes move: batch-norm averages; empty without them
 
 
-class Average(NamedTuple):
-    """A moving average of a network's weights over its updates."""
-
-    weights: Weights
-    updates: Array  # how many it has seen
-
-
 class Learner(NamedTuple):
     """A network in training."""
 
     params: PyTree
     stats: PyTree
     opt_state: PyTree
-    average: Average | None = None  # None where none is kept: it is as large as the network
+    average: Weights | None = None  # over the updates; None where none is kept: it is as large as the network
+    updates: Array | int = 0  # so far
 
     @property
     def weights(self) -> Weights:
         """What stays when training is over: the average where one is kept. Training itself never sees it."""
-        return Weights(self.params, self.stats) if self.average is None else self.average.weights
+        return Weights(self.params, self.stats) if self.average is None else self.average
 
 
 class Apply(Protocol):

@@ -136,7 +136,7 @@ def picture_network() -> Network:
         logits, changed = module.apply(variables, inputs, train=train, rngs={"dropout": key}, mutable=["batch_stats"])
         return logits, changed["batch_stats"]
 
-    return Network(init, apply)
+    return Network(init, apply, with_dropout=None)
 
 
 def picture_views(step: int) -> Views:

@@ -101,7 +101,7 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         # T(x; θ_T): forward now; the backward pass waits until the student has answered.
         def teach(params: PyTree) -> tuple[Logits, PyTree]:
             if config.consistency.weight > 0:
-                return forward_views(network, params, teacher.stats, views, key)
+                return forward_views(config.consistency, network, params, teacher.stats, views, key)
             return forward_apart(network, params, teacher.stats, views, key, weak_key)
 
         logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
@@ -185,8 +185,8 @@ def _teacher_losses(config: MPL, logits: Logits, labels: Array, credit: Array) -
         if config.feedback.estimator != "none":
             total += jnp.sum(credit * -jax.nn.log_softmax(logits.weak))
         if config.consistency.weight > 0:
-            temperature = config.consistency.temperature
-            terms["consistency_loss"] = consistency(logits.weak, logits.strong, temperature)
+            learning = logits.learning(config.consistency)
+            terms["consistency_loss"], _ = consistency(config.consistency, logits.weak, learning)
             total += config.consistency.weight * terms["consistency_loss"]
         return total, terms
 

@@ -44,9 +44,9 @@ def build(config: UDA, network: Network, steps: int) -> Algorithm:
 
     def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
-            logits, stats = forward_views(network, params, learner.stats, views, key)
+            logits, stats = forward_views(config.consistency, network, params, learner.stats, views, key)
             supervised = cross_entropy(views.labels, logits.labeled, config.label_smoothing)
-            unsupervised = consistency(logits.weak, logits.strong, config.consistency.temperature)
+            unsupervised, _ = consistency(config.consistency, logits.weak, logits.learning(config.consistency))
             return supervised + config.consistency.weight * unsupervised, (supervised, unsupervised, logits, stats)
 
         (_, (supervised, unsupervised, logits, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(
