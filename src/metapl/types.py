@@ -6,7 +6,7 @@ augmentation gives `Views` of it, and an `Algorithm` turns (state, views, key) i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 
@@ -30,6 +30,15 @@ class Views(NamedTuple):
     labels: Array  # [B] int32
     weak: Array  # [U, ...] float, the unlabeled examples, (almost) as they are
     strong: Array  # [U, ...] float, the same examples, distorted
+    labeled_strong: Array | None = None  # [B, ...] float, the labeled examples, distorted; None where views lack it
+
+    def labeled_as(self, view: Literal["weak", "strong"]) -> Array:
+        """The labeled examples in one of their two views."""
+        if view == "weak":
+            return self.labeled
+        if self.labeled_strong is None:
+            raise ValueError("these views have no strong view of the labelled examples")
+        return self.labeled_strong
 
 
 class Weights(NamedTuple):
