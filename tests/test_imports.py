@@ -15,7 +15,7 @@ ROOT = Path(metapl.__file__).parent
 FLOORS = [
     {"", "schema"},
     {"types", "folders", "flags", "statistics", "runtime"},
-    {"optim", "models", "augment"},
+    {"optim", "models", "augment", "scores"},
     {"data", "algorithms", "weights"},
     {"config"},
     {"train"},

@@ -12,7 +12,11 @@ import jax
 
 Array = jax.Array
 PyTree = Any
-Metrics = dict[str, Array]
+Metrics = dict[str, Array]  # one number each, but for PSEUDO_LABELS
+
+# The labels [U, C] that a method gave to the unlabelled examples. The loop counts the classes and, where the truth is
+# known, the right ones: truth never enters a method, so none can train on it.
+PSEUDO_LABELS = "pseudo_labels"
 
 
 class Batch(NamedTuple):
@@ -21,6 +25,7 @@ class Batch(NamedTuple):
     labeled: Array  # [B, ...]
     labels: Array  # [B] int32
     unlabeled: Array  # [U, ...]
+    truth: Array | None = None  # [U] int32, −1 where unknown: the unlabeled examples' labels, which no view shows
 
 
 class Views(NamedTuple):

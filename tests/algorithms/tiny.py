@@ -36,6 +36,6 @@ def tiny_network() -> Network:
 def tiny_views(seed: int = 3) -> Views:
     keys = jax.random.split(jax.random.key(seed), 4)
     x_l, x_u = jax.random.normal(keys[0], (4, 2)), jax.random.normal(keys[1], (8, 2))
-    labels = jnp.array([0, 1, 2, 0], jnp.int32)
+    labels = jnp.array([0, 1, 2, 0])
     more, own = jax.random.normal(keys[2], x_u.shape), jax.random.normal(keys[3], x_l.shape)
     return Views(x_l, labels, x_u, x_u + 0.5 * more, x_l + 0.5 * own)

@@ -13,7 +13,7 @@ from metapl import algorithms, models
 from metapl.algorithms.losses import cross_entropy
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
-from metapl.types import Views
+from metapl.types import PSEUDO_LABELS, Views
 
 METHODS = sorted(algorithms.METHODS, key=lambda kind: kind.name)
 pytestmark = pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
@@ -55,6 +55,9 @@ def test_a_step_keeps_the_states_shape_and_gives_finite_numbers(kind, network, v
     jax.tree.map(lambda a, b: np.testing.assert_equal((a.shape, a.dtype), (b.shape, b.dtype)), after, state)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, metrics)))
     assert metrics
+    labels = metrics.pop(PSEUDO_LABELS, jnp.full((32, 2), 0.5))
+    assert labels.shape == (32, 2)
+    np.testing.assert_allclose(labels.sum(-1), 1, rtol=1e-5)
     assert all(value.shape == () for value in metrics.values())
 
 

@@ -20,13 +20,25 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.forward import forward_views
-from metapl.algorithms.losses import Consistency, accuracy, consistency, cross_entropy
-from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+from metapl.algorithms.losses import Consistency, accuracy, consistency, cross_entropy, one_hot_best
+from metapl.types import (
+    PSEUDO_LABELS,
+    Algorithm,
+    Array,
+    Learner,
+    MethodConfig,
+    Metrics,
+    Network,
+    PyTree,
+    Views,
+    Weights,
+)
 
 
 @dataclass(frozen=True)
@@ -57,17 +69,17 @@ def build(config: FixMatch, network: Network, steps: int) -> Algorithm:
             logits, stats = forward_views(term, network, params, learner.stats, views, key)
             supervised = cross_entropy(views.labels, logits.labeled, config.label_smoothing)
             unsupervised, mask = consistency(term, logits.weak, logits.strong)
-            return supervised + config.weight * unsupervised, (supervised, unsupervised, mask, logits, stats)
+            metrics = {
+                "loss": supervised,
+                "consistency_loss": unsupervised,
+                "labeled_accuracy": accuracy(views.labels, logits.labeled),
+                "mask_rate": jnp.mean(mask),
+                PSEUDO_LABELS: one_hot_best(logits.weak),
+            }
+            return supervised + config.weight * unsupervised, (metrics, stats)
 
-        (_, (supervised, unsupervised, mask, logits, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(
-            learner.params
-        )
+        (_, (metrics, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
         learner = learners.update(learner, optimizer, gradient, stats)
-        return learner, {
-            "loss": supervised,
-            "consistency_loss": unsupervised,
-            "mask_rate": jnp.mean(mask),
-            "labeled_accuracy": accuracy(views.labels, logits.labeled),
-        }
+        return learner, metrics | {"gradient_norm": optax.tree.norm(gradient)}
 
     return Algorithm(init, step, lambda learner: learner.weights)

@@ -92,7 +92,7 @@ def ramped_weight(config: Consistency, step: Array | int) -> Array | float:
     """λ · min(1, t / ramp_steps), as in the released code."""
     if not config.ramp_steps:
         return config.weight
-    return config.weight * jnp.minimum(1.0, jnp.asarray(step, jnp.float32) / config.ramp_steps)
+    return config.weight * jnp.minimum(1.0, step / config.ramp_steps)
 
 
 def capped_cross_entropy(
@@ -125,3 +125,8 @@ def accuracy(labels: Array, logits: Array) -> Array:
     if labels.ndim == logits.ndim:
         labels = jnp.argmax(labels, axis=-1)
     return jnp.mean((jnp.argmax(logits, axis=-1) == labels).astype(logits.dtype))
+
+
+def one_hot_best(logits: Array) -> Array:
+    """The best class, as a distribution: [B, C]."""
+    return jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1], dtype=logits.dtype)

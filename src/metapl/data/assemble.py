@@ -29,10 +29,11 @@ class PictureDataset(NamedTuple):
     val_labels: NDArray[np.int32]
     class_names: tuple[str, ...]
     manifest: Mapping[str, Any]
+    truth: NDArray[np.int32] | None  # what the source knows of the unlabelled pictures; None where that is nothing
 
 
 def assemble(source: Source, split: Split) -> PictureDataset:
-    """Select each role's pictures. Labels of unlabelled pictures stay in the source: nothing can train on them."""
+    """Select each role's pictures. What is known of the unlabelled ones goes apart, as truth."""
     images = {role: select(source, getattr(split, role)) for role in manifest.ROLES}
     labels = {role: labels_of(source, getattr(split, role)) for role in manifest.ROLES}
     return PictureDataset(
@@ -45,6 +46,7 @@ def assemble(source: Source, split: Split) -> PictureDataset:
         val_labels=labels["val"],
         class_names=source.class_names,
         manifest=manifest.make(source, split, images),
+        truth=labels["unlabeled"] if (labels["unlabeled"] >= 0).any() else None,
     )
 
 
@@ -58,6 +60,7 @@ def in_memory(dataset: PictureDataset, size: int) -> Dataset:
         test_labels=dataset.test_labels,
         class_names=dataset.class_names,
         manifest=dataset.manifest,
+        truth=dataset.truth,
     )
 
 

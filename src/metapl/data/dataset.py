@@ -18,6 +18,9 @@ class Dataset(NamedTuple):
     test_labels: NDArray[np.int32]  # [M]
     class_names: tuple[str, ...]
     manifest: Mapping[str, Any] | None = None  # what the split holds, with checksums; None where a seed says it all
+    truth: NDArray[np.int32] | None = (
+        None  # [N] labels of the unlabelled, −1: unknown; they score, nothing trains on them
+    )
 
 
 @dataclass(frozen=True)
