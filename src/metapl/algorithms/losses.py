@@ -88,11 +88,11 @@ def confident(probabilities: Array, threshold: float) -> Array:
     return (jnp.max(probabilities, axis=-1) >= threshold).astype(probabilities.dtype)
 
 
-def ramped_weight(config: Consistency, step: Array | int) -> Array | float:
-    """λ · min(1, t / ramp_steps), as in the released code."""
+def ramped(config: Consistency, loss: Array, step: Array | int) -> Array:
+    """λ · min(1, t / ramp_steps) · loss, as in the released code."""
     if not config.ramp_steps:
-        return config.weight
-    return config.weight * jnp.minimum(1.0, step / config.ramp_steps)
+        return config.weight * loss
+    return config.weight * jnp.minimum(1.0, jnp.asarray(step, loss.dtype) / config.ramp_steps) * loss
 
 
 def capped_cross_entropy(

@@ -64,7 +64,7 @@ from metapl.algorithms.losses import (
     consistency,
     cross_entropy,
     label_costs,
-    ramped_weight,
+    ramped,
 )
 from metapl.schema import ConfigError
 from metapl.types import (
@@ -268,7 +268,7 @@ def _teacher_losses(
             total += jnp.sum(credit * -jax.nn.log_softmax(logits.weak))
         if term.weight > 0:
             unsupervised, mask = consistency(term, logits.weak, logits.learning(term))
-            total += ramped_weight(term, t) * unsupervised
+            total += ramped(term, unsupervised, t)
             metrics["consistency_loss"] = unsupervised
             metrics["mask_rate"], metrics["labeled_mask_rate"] = jnp.mean(mask), jnp.mean(own_mask)
         return total, metrics

@@ -34,7 +34,7 @@ from metapl.algorithms.losses import (
     capped_cross_entropy,
     consistency,
     one_hot_best,
-    ramped_weight,
+    ramped,
 )
 from metapl.types import (
     PSEUDO_LABELS,
@@ -86,7 +86,7 @@ def build(config: UDA, network: Network, steps: int) -> Algorithm:
                 "mask_rate": jnp.mean(mask),
                 PSEUDO_LABELS: one_hot_best(logits.weak),
             }
-            return supervised + ramped_weight(term, t) * unsupervised, (metrics, stats)
+            return supervised + ramped(term, unsupervised, t), (metrics, stats)
 
         (_, (metrics, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
         learner = learners.update(learner, optimizer, gradient, stats)
