@@ -147,12 +147,12 @@ def picture_network(dropout: float = 0.3) -> Network:
 def picture_views(step: int) -> Views:
     keys = jax.random.split(jax.random.key(100 + step), 5)
     x_l, x_u, x_s, x_ls = (jax.random.normal(key, (n, 12, 12, 3)) for key, n in zip(keys, (8, 16, 16, 8), strict=False))
-    return Views(x_l, jax.random.randint(keys[4], (8,), 0, 3), x_u, x_s, x_ls)
+    return Views(x_l, jax.random.randint(keys[4], (8,), 0, 3), x_u, x_s, labeled_strong=x_ls)
 
 
 def point_views(step: int) -> Views:
     views = picture_views(step)
-    return Views(*(leaf[:, 0, 0, :2] if leaf.ndim > 1 else leaf for leaf in views))
+    return jax.tree.map(lambda leaf: leaf[:, 0, 0, :2] if leaf.ndim > 1 else leaf, views)
 
 
 INPUTS = {

@@ -38,4 +38,4 @@ def tiny_views(seed: int = 3) -> Views:
     x_l, x_u = jax.random.normal(keys[0], (4, 2)), jax.random.normal(keys[1], (8, 2))
     labels = jnp.array([0, 1, 2, 0])
     more, own = jax.random.normal(keys[2], x_u.shape), jax.random.normal(keys[3], x_l.shape)
-    return Views(x_l, labels, x_u, x_u + 0.5 * more, x_l + 0.5 * own)
+    return Views(x_l, labels, x_u, x_u + 0.5 * more, labeled_strong=x_l + 0.5 * own)

@@ -28,7 +28,7 @@ METHODS = {kind.name: kind() for kind in algorithms.METHODS} | {
 def views() -> Views:
     keys = jax.random.split(jax.random.key(0), 4)
     x_l, x_u, x_s, x_ls = (jax.random.normal(key, (n, 8, 8, 3)) for key, n in zip(keys, (8, 16, 16, 8), strict=True))
-    return Views(x_l, jnp.arange(8, dtype=jnp.int32) % 4, x_u, x_s, x_ls)
+    return Views(x_l, jnp.arange(8, dtype=jnp.int32) % 4, x_u, x_s, labeled_strong=x_ls)
 
 
 def distance(one, many) -> float:

@@ -159,8 +159,10 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         def teach(params: PyTree) -> tuple[Logits, PyTree]:
             seen = views._replace(labeled=labeled.inputs)
             if config.consistency.weight > 0:
-                return forward_views(config.consistency, teacher_network, params, teacher.stats, seen, key)
-            return forward_apart(teacher_network, params, teacher.stats, seen, key, weak_key)
+                logits, stats = forward_views(config.consistency, teacher_network, params, teacher.stats, seen, key)
+            else:
+                logits, stats = forward_apart(teacher_network, params, teacher.stats, seen, key, weak_key)
+            return _without_feedback(config, logits), stats
 
         logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
 
@@ -245,6 +247,14 @@ def _feedback_metrics(answer: Answer, targets: Array, labels: Array) -> Metrics:
     if answer.labeled_logits is not None:
         metrics["student_labeled_accuracy"] = accuracy(labels, answer.labeled_logits)
     return metrics
+
+
+def _without_feedback(config: MPL, logits: Logits) -> Logits:
+    """Hold T(x_u) fixed where no loss is on it: a backward pass of zeros would be work, and other bits than without."""
+    on_weak = config.consistency.weight > 0 and config.consistency.view == "weak"
+    if config.feedback.estimator != "none" or on_weak:
+        return logits
+    return logits._replace(weak=jax.lax.stop_gradient(logits.weak))
 
 
 def _draw(config: MPL, key: Array, logits: Array) -> Array:

@@ -79,14 +79,16 @@ def build(config: Augmentation) -> Callable[[Batch, Array], Views]:
     def views(batch: Batch, key: Array) -> Views:
         if not is_picture(batch.unlabeled):
             strong, own_strong = _jittered(config, batch.unlabeled, key), _jittered(config, batch.labeled, more(key))
-            return Views(batch.labeled, batch.labels, batch.unlabeled, strong, own_strong)
+            return Views(batch.labeled, batch.labels, batch.unlabeled, strong, labeled_strong=own_strong)
         labeled_key, weak_key, strong_key = jax.random.split(key, 3)
         labeled = weak(config, batch.labeled, labeled_key)
         unlabeled = weak(config, batch.unlabeled, weak_key)
         strong = distort(config.strong, unlabeled, strong_key)
         own_strong = distort(config.strong, labeled, more(key))
-        floats = [normalize(config, pictures) for pictures in (labeled, unlabeled, strong, own_strong)]
-        return Views(floats[0], batch.labels, *floats[1:])
+        labeled, unlabeled, strong, own_strong = (
+            normalize(config, some) for some in (labeled, unlabeled, strong, own_strong)
+        )
+        return Views(labeled, batch.labels, unlabeled, strong, labeled_strong=own_strong)
 
     def more(key: Array) -> Array:
         return jax.random.fold_in(key, 3)  # a fourth key that leaves the first three as they are

@@ -40,7 +40,7 @@ def batch(data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_
     chosen = epoch_indices(labeled_key, step, labeled_size, len(data.labels))
     others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled))
     truth = None if data.truth is None else data.truth[others]
-    return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others], truth)
+    return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others], truth=truth)
 
 
 def epoch_indices(key: Array, step: Array, batch_size: int, total: int) -> Array:
