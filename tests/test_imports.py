@@ -15,7 +15,7 @@ ROOT = Path(metapl.__file__).parent
 FLOORS = [
     {"", "schema"},
     {"types", "folders", "flags", "measures", "statistics", "runtime"},
-    {"optim", "models", "augment", "results"},
+    {"optim", "models", "augment", "results", "scores"},
     {"data", "algorithms", "weights"},
     {"config"},
     {"train"},

@@ -88,6 +88,24 @@ def test_a_stage_hands_on_the_average_of_its_weights(seeds):
     assert not np.allclose(*kernels, atol=1e-4)
 
 
+def test_a_stage_may_take_its_unlabelled_examples_from_the_labelled_set():
+    """Appendix D.2: other unlabelled points change nothing then, and the labels' accuracy is that on labelled ones."""
+    config = small("two_moons_mpl", log_every_steps=40)
+    stages = tuple(dataclasses.replace(stage, unlabeled="labeled") for stage in config.stages)
+    (moons,), told = data.load(config.data, [4], ()), []
+    others = moons._replace(unlabeled=moons.unlabeled[::-1] + 1, truth=None)
+    one, two = (
+        train_on(dataclasses.replace(config, stages=stages), [4], [moon], watch=lambda *news: told.append(news[-1]))
+        for moon in (moons, others)
+    )
+    assert_same(one.weights, two.weights)
+    assert "pseudo_label_accuracy" in told[0]
+    assert_same(told[0], told[1])
+    plain = train_on(config, [4], [moons])
+    kernels = [trained.weights.params["Dense_0"]["kernel"] for trained in (one, plain)]
+    assert not np.allclose(*kernels, atol=1e-4)
+
+
 def test_accuracy_counts_right_answers():
     config = small("two_moons_supervised")
     datasets = data.load(config.data, [4, 5], ())

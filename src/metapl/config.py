@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from annotated_types import Ge, Lt, MinLen
@@ -37,6 +37,8 @@ class Stage:
     """Labelled examples in a batch."""
     unlabeled_batch: Annotated[int, Ge(1)] = 64
     """Unlabelled examples in a batch."""
+    unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
+    """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
 
     def check(self) -> None:
         """Optimizers know their warm-up, the stage knows its steps: only together can they be wrong."""

@@ -16,7 +16,7 @@ from metapl.types import Metrics
 
 PLAIN_LINE_EVERY_S = 10.0
 
-Numbers = Mapping[str, NDArray[np.float32]]  # metrics on the host; one value, or one for each seed
+Numbers = Mapping[str, NDArray[np.float32]]  # metrics on the host: a value [R] or a histogram [R, C] for each seed
 Show = Callable[[int, Numbers], None]  # steps done, means since the last call
 
 
@@ -57,6 +57,13 @@ def refuse_divergence(step: int, metrics: Numbers) -> None:
         )
 
 
+def brief(values: NDArray[np.float32]) -> str:
+    """The mean over seeds; of a histogram, the share of the most frequent class."""
+    if values.ndim > 1:
+        return f"max {np.mean(np.max(values, axis=-1)):.3g}"
+    return f"{np.mean(values):.3g}"
+
+
 @contextmanager
 def _bars(console: Console) -> Iterator[Callable[[str, int], Show]]:
     columns = (
@@ -86,7 +93,7 @@ def _lines(console: Console) -> Iterator[Callable[[str, int], Show]]:
             now = time.monotonic()
             if now - last >= PLAIN_LINE_EVERY_S or done == total:
                 last = now
-                means = "".join(f", {name} {np.mean(values):.3g}" for name, values in sorted(numbers.items()))
+                means = "".join(f", {name} {brief(values)}" for name, values in sorted(numbers.items()))
                 line = f"{title}: {done:,} of {total:,} steps, {now - start:.0f} s{means}"
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 

@@ -17,7 +17,8 @@ from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data import loader
 from metapl.data.dataset import Dataset
-from metapl.types import Array, Metrics, Network, PyTree, Views, Weights
+from metapl.scores import score
+from metapl.types import Array, Batch, Metrics, Network, PyTree, Weights
 from metapl.weights import load, starting_from
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
@@ -132,22 +133,24 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
     algorithm = algorithms.build(stage.method, network, stage.steps)
     augment = views.build(config.augmentation)
 
-    def views_at(data: loader.Resident, order_key: Array, view_key: Array, step: Array) -> Views:
-        batch = loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch)
-        return augment(batch, view_key)
+    def batch_at(data: loader.Resident, order_key: Array, step: Array) -> Batch:
+        data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
+        return loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch)
 
     def init(key: Array, start: Weights | None, data: loader.Resident, pretrained: Weights | None) -> PyTree:
         # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
-        return algorithm.init(init_key, views_at(data, order_key, view_key, jnp.uint32(0)), start)
+        return algorithm.init(init_key, augment(batch_at(data, order_key, jnp.uint32(0)), view_key), start)
 
     def advance(state: PyTree, key: Array, data: loader.Resident, first: Array, last: Array) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
 
         def one_step(step: Array, state: PyTree) -> tuple[PyTree, Metrics]:
             view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
-            return algorithm.step(state, views_at(data, order_key, view_key, step), method_key)
+            batch = batch_at(data, order_key, step)
+            state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
+            return state, score(metrics, batch.truth)
 
         def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
             state, metrics = one_step(step, carry[0])

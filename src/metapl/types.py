@@ -6,13 +6,17 @@ augmentation gives `Views` of it, and an `Algorithm` turns (state, views, key) i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
 
 Array = jax.Array
 PyTree = Any
-Metrics = dict[str, Array]
+Metrics = dict[str, Array]  # one number each, but for PSEUDO_LABELS
+
+# The labels [U, C] that a method gave to the unlabelled examples. The loop counts the classes and, where the truth is
+# known, the right ones: truth never enters a method, so none can train on it.
+PSEUDO_LABELS = "pseudo_labels"
 
 
 class Batch(NamedTuple):
@@ -21,6 +25,7 @@ class Batch(NamedTuple):
     labeled: Array  # [B, ...]
     labels: Array  # [B] int32
     unlabeled: Array  # [U, ...]
+    truth: Array | None = None  # [U] int32, −1 where unknown: the unlabeled examples' labels, which no view shows
 
 
 class Views(NamedTuple):
@@ -30,6 +35,15 @@ class Views(NamedTuple):
     labels: Array  # [B] int32
     weak: Array  # [U, ...] float, the unlabeled examples, (almost) as they are
     strong: Array  # [U, ...] float, the same examples, distorted
+    labeled_strong: Array | None = None  # [B, ...] float, the labeled examples, distorted; None where views lack it
+
+    def labeled_as(self, view: Literal["weak", "strong"]) -> Array:
+        """The labeled examples in one of their two views."""
+        if view == "weak":
+            return self.labeled
+        if self.labeled_strong is None:
+            raise ValueError("these views have no strong view of the labelled examples")
+        return self.labeled_strong
 
 
 class Weights(NamedTuple):
@@ -39,25 +53,19 @@ class Weights(NamedTuple):
     stats: PyTree  # what forward passes move: batch-norm averages; empty without them
 
 
-class Average(NamedTuple):
-    """A moving average of a network's weights over its updates."""
-
-    weights: Weights
-    updates: Array  # how many it has seen
-
-
 class Learner(NamedTuple):
     """A network in training."""
 
     params: PyTree
     stats: PyTree
     opt_state: PyTree
-    average: Average | None = None  # None where none is kept: it is as large as the network
+    average: Weights | None = None  # over the updates; None where none is kept: it is as large as the network
+    updates: Array | int = 0  # so far
 
     @property
     def weights(self) -> Weights:
         """What stays when training is over: the average where one is kept. Training itself never sees it."""
-        return Weights(self.params, self.stats) if self.average is None else self.average.weights
+        return Weights(self.params, self.stats) if self.average is None else self.average
 
 
 class Apply(Protocol):

@@ -1,17 +1,20 @@
 """The whole step against an independent one, and what must hold of the labels."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import two_moons as oracle
 
-from metapl import data, models, optim
-from metapl.algorithms import losses, mpl, supervised, uda
+from metapl import algorithms, data, models, optim
+from metapl.algorithms import fixmatch, losses, mpl, supervised, uda
 from metapl.algorithms.feedback import Feedback
 from metapl.data.two_moons import TwoMoons
 from metapl.models.mlp import MLP
 from metapl.models.wide_resnet import WideResNet
+from metapl.schema import ConfigError, validate
 from metapl.types import Views
 
 SIZES = (2, 8, 8, 2)
@@ -114,39 +117,95 @@ def test_the_student_learns_from_the_view_it_is_told(views, network, view):
 
 
 def picture_views(step: int) -> Views:
-    keys = jax.random.split(jax.random.key(100 + step), 4)
-    shapes = ((8, 12, 12, 3), (16, 12, 12, 3), (16, 12, 12, 3))
-    x_l, x_u, x_s = (jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=False))
-    return Views(x_l, jax.random.randint(keys[3], (8,), 0, 3), x_u, x_s)
+    keys = jax.random.split(jax.random.key(100 + step), 5)
+    x_l, x_u, x_s, x_ls = (jax.random.normal(key, (n, 12, 12, 3)) for key, n in zip(keys, (8, 16, 16, 8), strict=False))
+    return Views(x_l, jax.random.randint(keys[4], (8,), 0, 3), x_u, x_s, labeled_strong=x_ls)
 
 
 def point_views(step: int) -> Views:
     views = picture_views(step)
-    return Views(*(leaf[:, 0, 0, :2] if leaf.ndim > 1 else leaf for leaf in views))
+    return jax.tree.map(lambda leaf: leaf[:, 0, 0, :2] if leaf.ndim > 1 else leaf, views)
 
 
-KINDS = {
+INPUTS = {
     "points": (models.build(MLP(init_range=1.0), classes=3), point_views),
     "pictures": (models.build(WideResNet(depth=10, width=1, dropout=0.3), classes=3), picture_views),
 }
+UDA = losses.Consistency(2.5, 0.7)
+RELEASED = losses.Consistency(8.0, 0.7, threshold=0.4, ramp_steps=5, labeled_cap="linear", passes="apart")
+OWN_LABELS = losses.Consistency(1.0, labels="hard", view="weak", threshold=0.4)
+MATCHED = losses.Consistency(1.5, labels="hard", threshold=0.4)
+
+# the teacher's own method -> (MPL's settings, the method alone)
+TEACHERS = {
+    "supervised": ({}, supervised.Supervised()),
+    "randaugment": ({"labeled_view": "strong"}, supervised.Supervised(view="strong")),
+    "mixup": ({"mixup": 0.7}, supervised.Supervised(mixup=0.7)),
+    "pseudo_labels": ({"consistency": OWN_LABELS}, uda.UDA(OWN_LABELS)),
+    "uda": ({"consistency": UDA}, uda.UDA(UDA)),
+    "uda, as released": ({"consistency": RELEASED}, uda.UDA(RELEASED)),
+    "fixmatch": ({"consistency": MATCHED}, fixmatch.FixMatch(1.5, 0.4)),
+}
 
 
-@pytest.mark.parametrize("method", ["supervised", "uda"])
-@pytest.mark.parametrize("inputs", KINDS)
-def test_without_feedback_the_teacher_is_its_own_method_bit_for_bit(inputs, method):
-    network, views_at = KINDS[inputs]
+@pytest.mark.parametrize("teacher", TEACHERS)
+@pytest.mark.parametrize("inputs", INPUTS)
+def test_without_feedback_the_teacher_is_its_own_method_bit_for_bit(inputs, teacher):
+    network, views_at = INPUTS[inputs]
     optimizer = optim.Optimizer(0.2, "cosine", 2, momentum=0.9, nesterov=True, weight_decay=1e-3, average_decay=0.9)
-    consistency = losses.Consistency(2.5 if method == "uda" else 0.0, 0.7)
-    control = mpl.build(
-        mpl.MPL(Feedback("none"), consistency=consistency, label_smoothing=0.1, teacher=optimizer), network, 20
-    )
-    if method == "uda":
-        alone = uda.build(uda.UDA(consistency, optimizer, label_smoothing=0.1), network, 20)
-    else:
-        alone = supervised.build(supervised.Supervised(optimizer, label_smoothing=0.1), network, 20)
+    settings, method = TEACHERS[teacher]
+    config = mpl.MPL(Feedback("none"), label_smoothing=0.1, teacher=optimizer, **settings)
+    control = mpl.build(config, network, 10)
+    method = dataclasses.replace(method, optimizer=optimizer, label_smoothing=0.1)
+    alone = algorithms.build(method, network, 10)
     state, learner = (algorithm.init(jax.random.key(5), views_at(0), None) for algorithm in (control, alone))
     steps = jax.jit(control.step), jax.jit(alone.step)
-    for i in range(20):
+    for i in range(10):
         state, _ = steps[0](state, views_at(i), jax.random.key(i))
         learner, _ = steps[1](learner, views_at(i), jax.random.key(i))
         jax.tree.map(np.testing.assert_array_equal, state.teacher, learner)
+
+
+def test_teacher_and_student_have_dropouts_of_their_own():
+    """The teacher is bitwise that of a network with its rate; the student feels its own rate alone."""
+    network, views = picture_network(0.0), picture_views(0)
+
+    def after(teacher_dropout, student_dropout, network=network):
+        config = mpl.MPL(teacher_dropout=teacher_dropout, student_dropout=student_dropout)
+        algorithm = mpl.build(config, network, 10)
+        state = algorithm.init(jax.random.key(0), views, None)
+        return algorithm.step(state, views, jax.random.key(1))[0]
+
+    def kernel(learner):
+        return np.asarray(learner.params["Dense_0"]["kernel"])
+
+    both, model = after(0.5, 0.5), after(None, None, picture_network(0.5))
+    np.testing.assert_array_equal(kernel(both.student), kernel(model.student))
+    np.testing.assert_array_equal(kernel(both.teacher), kernel(model.teacher))
+    teacher_only = after(0.5, None)
+    assert not np.array_equal(kernel(teacher_only.student), kernel(both.student))
+    assert not np.array_equal(kernel(after(None, 0.5).teacher), kernel(both.teacher))
+
+
+def test_a_student_that_waits_stays_as_it_is_and_gives_no_feedback(views, network):
+    optimizer = optim.Optimizer(0.2, "cosine", 2)
+    waiting = mpl.build(mpl.MPL(teacher=optimizer, student=optimizer, student_wait_steps=4), network, 10)
+    control = supervised.build(supervised.Supervised(optimizer), network, 10)
+    state, learner = (algorithm.init(jax.random.key(0), views, None) for algorithm in (waiting, control))
+    first, steps = state.student, (jax.jit(waiting.step), jax.jit(control.step))
+    for i in range(6):
+        state, _ = steps[0](state, views, jax.random.key(i))
+        learner, _ = steps[1](learner, views, jax.random.key(i))
+        same_student = np.array_equal(state.student.params["Dense_0"]["kernel"], first.params["Dense_0"]["kernel"])
+        close = np.allclose(state.teacher.params["Dense_0"]["kernel"], learner.params["Dense_0"]["kernel"], atol=1e-7)
+        assert same_student == (i < 5)  # the fifth step is the first of its warm-up, at a rate of 0
+        assert close == (i < 4)
+        assert (float(state.baseline) == 0) == (i < 4)
+    assert state.student.updates == 2
+    with pytest.raises(ConfigError, match="must be fewer than the stage's 10 steps"):
+        mpl.build(mpl.MPL(student_wait_steps=10), network, 10)
+
+
+def test_a_cap_that_nothing_would_apply_is_refused():
+    with pytest.raises(ConfigError, match="labeled_cap needs a consistency"):
+        validate(mpl.MPL(consistency=losses.Consistency(0.0, labeled_cap="linear")))

@@ -72,6 +72,22 @@ def test_the_strong_view_is_made_from_the_weak_one():
     assert (seen.weak != plain).any()
 
 
+def test_labelled_pictures_have_a_strong_view_made_from_their_weak_one():
+    seen = views_of(Augmentation(strong=RandAugment(layers=1, ops=("invert",), probability=1.0)))
+    np.testing.assert_allclose(seen.labeled_strong, -seen.labeled, atol=1e-6)
+    drawn = views_of(Augmentation(), Batch(BATCH.labeled, LABELS, BATCH.labeled))
+    assert (drawn.labeled_strong != drawn.strong).any()
+
+
+def test_a_view_that_nobody_looks_at_is_not_computed():
+    build = views.build(Augmentation())
+    shown = jax.jit(lambda batch, key: build(batch, key)._replace(labeled_strong=None))
+    whole = jax.jit(build)
+    least = jax.jit(lambda batch, key: build(batch, key).weak)
+    flops = [f.lower(BATCH, KEY).compile().cost_analysis()["flops"] for f in (least, shown, whole)]
+    assert flops[0] < 0.5 * flops[1] < 0.5 * flops[2]
+
+
 def test_labelled_and_unlabelled_pictures_are_moved_apart():
     same = Batch(BATCH.labeled, LABELS, BATCH.labeled)
     seen = views_of(Augmentation(strong=RandAugment(layers=0)), same)

@@ -9,11 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl import algorithms, models
+from metapl import algorithms, data, evaluate, models
 from metapl.algorithms.losses import cross_entropy
+from metapl.algorithms.supervised import Supervised
+from metapl.augment.randaugment import RandAugment
+from metapl.augment.views import Augmentation, WeakView
+from metapl.config import Config, Stage
+from metapl.data.digits import Digits
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
-from metapl.types import Views
+from metapl.train import train
+from metapl.types import PSEUDO_LABELS, Views
 
 METHODS = sorted(algorithms.METHODS, key=lambda kind: kind.name)
 pytestmark = pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.name)
@@ -55,6 +61,9 @@ def test_a_step_keeps_the_states_shape_and_gives_finite_numbers(kind, network, v
     jax.tree.map(lambda a, b: np.testing.assert_equal((a.shape, a.dtype), (b.shape, b.dtype)), after, state)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, metrics)))
     assert metrics
+    labels = metrics.pop(PSEUDO_LABELS, jnp.full((32, 2), 0.5))
+    assert labels.shape == (32, 2)
+    np.testing.assert_allclose(labels.sum(-1), 1, rtol=1e-5)
     assert all(value.shape == () for value in metrics.values())
 
 
@@ -83,6 +92,26 @@ def test_it_learns_to_tell_two_blobs_apart(kind, network, views):
     weights = algorithm.predictor(state)
     guesses = network.apply(weights.params, weights.stats, views.labeled, train=False)[0].argmax(-1)
     assert np.mean(guesses == views.labels) == 1.0
+
+
+def test_it_learns_digits_beyond_chance(kind):
+    """100 labels, the rest unlabelled; chance is 10 %."""
+    own = {field.name: Optimizer(0.3) for field in dataclasses.fields(kind) if field.type is Optimizer}
+    stages = [Stage(method, 300, 50, 50) for method in ((Supervised(Optimizer(0.3)),) if kind.needs_start else ())]
+    config = Config(
+        data=Digits(split="digits@100#0"),
+        model=MLP(hidden=(64,), activation="relu"),
+        augmentation=Augmentation(
+            weak=WeakView(flip=False, shift_pixels=0), strong=RandAugment(layers=1, ops=("solarize",))
+        ),
+        stages=(*stages, Stage(kind(**own), 300, 50, 50)),
+    )
+    datasets = data.load(config.data, [0], ())
+    told = []
+    trained = train(config, [0], datasets, watch=lambda *news: told.append(news[-1]))
+    assert evaluate.accuracies(trained, config.augmentation, datasets)[0] > 0.6
+    labels = told[-1].get("pseudo_label_accuracy")
+    assert labels is None or labels[0] > 0.6  # what the truth says of them: it is known here
 
 
 def test_an_average_is_evaluated_and_training_does_not_feel_it(kind, network, views):

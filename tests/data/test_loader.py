@@ -26,6 +26,21 @@ def test_labels_stay_with_their_examples() -> None:
     np.testing.assert_array_equal(batch.labels, batch.labeled % 3)
 
 
+def test_truth_stays_with_its_examples_and_may_be_missing() -> None:
+    data = resident(10, 50)
+    known = data._replace(truth=(data.unlabeled % 7).astype(jnp.int32))
+    batch = loader.batch(known, jax.random.key(1), jnp.asarray(5), 7, 9)
+    np.testing.assert_array_equal(batch.truth, batch.unlabeled % 7)
+    assert loader.batch(data, jax.random.key(1), jnp.asarray(5), 7, 9).truth is None
+
+
+def test_the_labelled_set_can_stand_for_the_unlabelled_one() -> None:
+    batch = loader.batch(loader.labeled_only(resident(10, 50)), jax.random.key(1), jnp.asarray(5), 4, 6)
+    assert set(np.asarray(batch.unlabeled)) <= set(range(10))
+    np.testing.assert_array_equal(batch.truth, batch.unlabeled % 3)
+    assert not np.array_equal(batch.labeled, batch.unlabeled[:4])  # a stream of its own
+
+
 @pytest.mark.parametrize(("batch_size", "total"), [(4, 10), (5, 10), (10, 10), (1, 3)])
 def test_epochs_are_without_replacement_and_differ(batch_size: int, total: int) -> None:
     per_epoch, key = total // batch_size, jax.random.key(2)

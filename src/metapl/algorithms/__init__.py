@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from metapl.algorithms import mpl, pseudo_labels, supervised, uda
+from metapl.algorithms import fixmatch, mpl, pseudo_labels, supervised, uda
 from metapl.types import Algorithm, MethodConfig, Network
 
 # settings -> build(settings, network, steps)
@@ -11,6 +11,7 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     supervised.Supervised: supervised.build,
     pseudo_labels.PseudoLabels: pseudo_labels.build,
     uda.UDA: uda.build,
+    fixmatch.FixMatch: fixmatch.build,
     mpl.MPL: mpl.build,
 }
 

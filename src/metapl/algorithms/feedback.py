@@ -62,45 +62,60 @@ class StudentUpdate(NamedTuple):
     new_params: PyTree  # θ_S'
     gradient: PyTree  # g
     descend: Callable[[PyTree], PyTree]  # v -> d
-    labeled_loss: Callable[[PyTree], Array]  # θ -> CE(y_l, S(x_l; θ)): one batch, mode and mask
+    labeled_loss: Callable[[PyTree], tuple[Array, Array]]  # θ -> CE(y_l, S(x_l; θ)), S's logits: one batch, mode, mask
     label_costs: Callable[[PyTree], Array]  # θ -> CE(c, S(x_i; θ)) for all i and c [U, C], smoothed as g's is
 
 
-def dot(update: StudentUpdate) -> Array:
+class Answer(NamedTuple):
+    """What the student answers; beside h only what the estimator has at hand anyway, None where it has not."""
+
+    h: Array  # [] or [U, C]
+    labeled_logits: Array | None = None  # S(x_l; θ_S')
+    cosine: Array | None = None  # ⟨v, g⟩ / (‖v‖ ‖g‖)
+
+
+def dot(update: StudentUpdate) -> Answer:
     """h = ⟨d, g⟩."""
-    v = jax.grad(update.labeled_loss)(update.new_params)
-    return optax.tree.vdot(update.descend(v), update.gradient)
+    v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
+    return Answer(optax.tree.vdot(update.descend(v), update.gradient), logits, _cosine(v, update.gradient))
 
 
-def cosine(update: StudentUpdate) -> Array:
+def cosine(update: StudentUpdate) -> Answer:
     """h = ⟨v, g⟩ / (‖v‖ ‖g‖)."""
-    v = jax.grad(update.labeled_loss)(update.new_params)
-    norms = optax.tree.norm(v) * optax.tree.norm(update.gradient)
-    return optax.tree.vdot(v, update.gradient) / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny)
+    v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
+    h = _cosine(v, update.gradient)
+    return Answer(h, logits, h)
 
 
-def finite_difference(update: StudentUpdate) -> Array:
+def finite_difference(update: StudentUpdate) -> Answer:
     """h = labelled loss before − after."""
-    return update.labeled_loss(update.params) - update.labeled_loss(update.new_params)
+    before, _ = update.labeled_loss(update.params)
+    after, logits = update.labeled_loss(update.new_params)
+    return Answer(before - after, logits)
 
 
-def per_example(update: StudentUpdate) -> Array:
+def per_example(update: StudentUpdate) -> Answer:
     """h_ic = ⟨d, ∇ CE(c, S(x_i))⟩ / U, for all i and c at once: [U, C]."""
-    v = jax.grad(update.labeled_loss)(update.new_params)
+    v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
     _, slopes = jax.jvp(update.label_costs, (update.params,), (update.descend(v),))
-    return slopes / len(slopes)
+    return Answer(slopes / len(slopes), logits, _cosine(v, update.gradient))
 
 
-def none(update: StudentUpdate) -> Array:
+def none(update: StudentUpdate) -> Answer:
     """h = 0."""
     del update
-    return jnp.zeros(())
+    return Answer(jnp.zeros(()))
+
+
+def _cosine(v: PyTree, g: PyTree) -> Array:
+    norms = optax.tree.norm(v) * optax.tree.norm(g)
+    return optax.tree.vdot(v, g) / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny)
 
 
 class Estimator(NamedTuple):
     """An estimator and what it needs to be right."""
 
-    h: Callable[[StudentUpdate], Array]  # [] or [U, C]
+    ask: Callable[[StudentUpdate], Answer]
     labels: tuple[str, ...] = ("hard",)  # the kinds of pseudo labels it is right for
     mean: bool = False  # credit the batch's mean CE instead of its sum
 

@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
+from metapl.algorithms.losses import Consistency
 from metapl.types import Array, Network, PyTree, Views
 
 
@@ -14,13 +16,31 @@ class Logits(NamedTuple):
     weak: Array  # [U, C]
     strong: Array  # [U, C]; [0, C] where the strong views were not asked for
 
+    def learning(self, config: Consistency) -> Array:
+        """Answers to the view that the consistency term teaches."""
+        return self.strong if config.view == "strong" else self.weak
 
-def forward_views(network: Network, params: PyTree, stats: PyTree, views: Views, key: Array) -> tuple[Logits, PyTree]:
-    """Answer [labeled, weak, strong] in training mode, with one pass and one set of statistics."""
-    inputs = jnp.concatenate([views.labeled, views.weak, views.strong])
-    logits, stats = network.apply(params, stats, inputs, train=True, key=key)
-    labeled, unlabeled = len(views.labeled), len(views.weak)
-    return Logits(*jnp.split(logits, [labeled, labeled + unlabeled])), stats
+
+def forward_views(
+    config: Consistency, network: Network, params: PyTree, stats: PyTree, views: Views, key: Array
+) -> tuple[Logits, PyTree]:
+    """Answer [labeled, weak, strong], as far as the term needs them, in training mode.
+
+    In one pass, statistics are those of all views together. Apart, each pass normalises with its own and moves the
+    running ones in its turn.
+    """
+    strong = views.strong if config.view == "strong" else views.strong[:0]
+    if config.passes == "one":
+        inputs = jnp.concatenate([views.labeled, views.weak, strong])
+        logits, stats = network.apply(params, stats, inputs, train=True, key=key)
+        labeled, unlabeled = len(views.labeled), len(views.weak)
+        return Logits(*jnp.split(logits, [labeled, labeled + unlabeled])), stats
+    answers = []
+    for inputs, pass_key in zip((views.labeled, views.weak, strong), jax.random.split(key, 3), strict=True):
+        if len(inputs):
+            logits, stats = network.apply(params, stats, inputs, train=True, key=pass_key)
+        answers.append(logits[: len(inputs)])
+    return Logits(*answers), stats
 
 
 def forward_apart(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from metapl.optim import Descent
-from metapl.types import Array, Average, Learner, Network, PyTree, Weights
+from metapl.types import Array, Learner, Network, PyTree, Weights
 
 
 def create(
@@ -19,18 +19,18 @@ def create(
 ) -> Learner:
     """Make a learner with fresh weights, or with those of `start`."""
     weights = network.init(key, inputs) if start is None else start
-    average = Average(weights, jnp.zeros((), jnp.int32)) if optimizer.average_decay else None
-    return Learner(*weights, optimizer.init(weights.params), average)
+    average = weights if optimizer.average_decay else None
+    return Learner(*weights, optimizer.init(weights.params), average, jnp.zeros((), jnp.int32))
 
 
 def update(learner: Learner, optimizer: Descent, gradient: PyTree, stats: PyTree) -> Learner:
     """θ' = θ + the optimizer's answer to the gradient; the statistics are those of the forward pass."""
     updates, opt_state = optimizer.update(gradient, learner.opt_state, learner.params)
-    weights = Weights(optax.apply_updates(learner.params, updates), stats)
-    return Learner(*weights, opt_state, _follow(learner.average, weights, optimizer.average_decay))
+    weights, t = Weights(optax.apply_updates(learner.params, updates), stats), learner.updates + 1
+    return Learner(*weights, opt_state, _follow(learner.average, weights, optimizer.average_decay, t), t)
 
 
-def _follow(average: Average | None, weights: Weights, decay: float) -> Average | None:
+def _follow(average: Weights | None, weights: Weights, decay: float, t: Array | int) -> Weights | None:
     """After update t: a' = β a + (1 − β) θ', with β = min(decay, (1 + t) / (10 + t)).
 
     The early β is TensorFlow's: it forgets the first weights fast. Statistics are averaged along with the parameters,
@@ -38,9 +38,8 @@ def _follow(average: Average | None, weights: Weights, decay: float) -> Average 
     """
     if average is None:
         return None
-    t = average.updates + 1
     share = 1 - jnp.minimum(decay, (1 + t) / (10 + t))
-    return Average(optax.incremental_update(weights, average.weights, share), t)
+    return optax.incremental_update(weights, average, share)
 
 
 def descend(learner: Learner, optimizer: Descent, gradient: PyTree) -> Callable[[PyTree], PyTree]:

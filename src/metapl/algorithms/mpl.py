@@ -8,6 +8,17 @@
          + λ ∇_{θ_T} CE(StopGradient(T(x_u; θ_T)^(1/τ)), T(RandAugment(x_u); θ_T))
     θ_T' = θ_T − η_T g_T
 
+The last two terms of g_T are the teacher's own method: UDA as above, or another of Table 10.
+
+| the teacher's own method | settings                                                              | alone        |
+|--------------------------|-----------------------------------------------------------------------|--------------|
+| supervised               | `consistency.weight = 0`, the default                                 | `supervised` |
+| RandAugment              | `labeled_view = "strong"`                                             | `supervised` |
+| Mixup                    | `mixup = 1.0`, or another α                                           | `supervised` |
+| Pseudo Labels, its own   | `consistency = {weight = 1.0, labels = "hard", view = "weak", threshold = 0.95}` | `uda` |
+| UDA                      | `consistency.weight = 1.0`, or another λ                              | `uda`        |
+| FixMatch (not the paper's) | `consistency = {weight = 1.0, labels = "hard", threshold = 0.95}`   | `fixmatch`   |
+
 The labels that train the student are the labels credited to the teacher. Only the student is evaluated.
 
 Table 8's label smoothing α is common to both networks: the teacher's CE(y_l, ·) and the student's CE(ŷ_u, ·) take
@@ -17,12 +28,15 @@ factor 1 − α and a shift that all labels share; the estimators have both, exa
 unsmoothed: it is Equation 3's objective, the student's answer to true labels, and nobody's training loss.
 
 Without feedback the teacher is, bit for bit, what its own method alone makes of the same seed: it gets the keys that
-`init` and `step` were given, and passes labelled views alone (supervised) or all views together (UDA) as that does.
+`init` and `step` were given, and passes labelled views alone (supervised) or with the others (UDA) as that does.
+
+A student that waits (`student_wait_steps`, as in the released code) does not change, so it has no answer: until then
+the teacher gets no credit and the baseline stays. Its warm-up and its schedule begin when it does.
 
 | symbol           | name                          |
 |------------------|-------------------------------|
 | T, θ_T / S, θ_S  | state.teacher / state.student |
-| x_l, y_l         | views.labeled, views.labels   |
+| x_l, y_l         | views.labeled, views.labels; the teacher's: labeled.inputs, labeled.targets |
 | x_u              | views.weak                    |
 | RandAugment(x_u) | views.strong                  |
 | ŷ_u (or T(x_u))  | targets                       |
@@ -34,15 +48,37 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import learner as learners
-from metapl.algorithms.feedback import Feedback, StudentUpdate
+from metapl.algorithms.feedback import Answer, Feedback, StudentUpdate
 from metapl.algorithms.forward import Logits, forward_apart, forward_views
-from metapl.algorithms.losses import Consistency, accuracy, consistency, cross_entropy, label_costs
-from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+from metapl.algorithms.labeled import Labeled, labeled_batch
+from metapl.algorithms.losses import (
+    Consistency,
+    accuracy,
+    capped_cross_entropy,
+    consistency,
+    cross_entropy,
+    label_costs,
+    ramped,
+)
+from metapl.schema import ConfigError
+from metapl.types import (
+    PSEUDO_LABELS,
+    Algorithm,
+    Array,
+    Learner,
+    MethodConfig,
+    Metrics,
+    Network,
+    PyTree,
+    Views,
+    Weights,
+)
 
 
 @dataclass(frozen=True)
@@ -58,15 +94,27 @@ class MPL(MethodConfig):
     """Which view of the unlabelled examples the student learns from."""
     supervised_weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the teacher's own loss on labelled examples; 0 leaves it the feedback alone."""
+    labeled_view: Literal["weak", "strong"] = "weak"
+    """Which view of the labelled examples the teacher's own loss is on; the feedback is on the weak one always."""
+    mixup: Annotated[float, Ge(0)] = 0.0
+    """α of Mixup in the teacher's own loss on labelled examples; 0 mixes nothing."""
     consistency: Consistency = Consistency(weight=0.0)
     """The teacher's UDA term; weight 0 leaves it out."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the teacher's true labels and of the student's pseudo labels that is spread evenly over all classes."""
     teacher: optim.Optimizer = optim.Optimizer()
     student: optim.Optimizer = optim.Optimizer()
+    teacher_dropout: Annotated[float, Ge(0), Lt(1)] | None = None
+    """The teacher's dropout rate (Table 8); none: the model's."""
+    student_dropout: Annotated[float, Ge(0), Lt(1)] | None = None
+    """The student's dropout rate (Table 8); none: the model's."""
+    student_wait_steps: Annotated[int, Ge(0)] = 0
+    """Steps that the teacher learns by itself before the student begins (released code: 3,000 on CIFAR-10)."""
 
     def check(self) -> None:
         """A sampled-label estimator on soft labels is the released code's error: its gradient is zero."""
+        if self.consistency.labeled_cap != "none" and (self.mixup or not self.consistency.weight):
+            raise ValueError("consistency.labeled_cap needs a consistency.weight above 0, and a mixup of 0")
         allowed = feedbacks.ESTIMATORS[self.feedback.estimator].labels
         if self.labels not in allowed:
             raise ValueError(
@@ -85,8 +133,16 @@ class State(NamedTuple):
 
 def build(config: MPL, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
+    if config.student_wait_steps >= steps:
+        raise ConfigError(
+            f"student_wait_steps ({config.student_wait_steps}) must be fewer than the stage's {steps} steps"
+        )
     teacher_optimizer = optim.build(config.teacher, steps)
-    student_optimizer = optim.build(config.student, steps)
+    student_optimizer = optim.build(config.student, steps - config.student_wait_steps)
+    teacher_network, student_network = (
+        network if rate is None else network.with_dropout(rate)
+        for rate in (config.teacher_dropout, config.student_dropout)
+    )
     estimator = feedbacks.ESTIMATORS[config.feedback.estimator]
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
@@ -97,12 +153,16 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
     def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
         teacher, student, baseline = state
         weak_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
+        labeled = labeled_batch(views, config.labeled_view, config.mixup, key)
 
         # T(x; θ_T): forward now; the backward pass waits until the student has answered.
         def teach(params: PyTree) -> tuple[Logits, PyTree]:
+            seen = views._replace(labeled=labeled.inputs)
             if config.consistency.weight > 0:
-                return forward_views(network, params, teacher.stats, views, key)
-            return forward_apart(network, params, teacher.stats, views, key, weak_key)
+                logits, stats = forward_views(config.consistency, teacher_network, params, teacher.stats, seen, key)
+            else:
+                logits, stats = forward_apart(teacher_network, params, teacher.stats, seen, key, weak_key)
+            return _without_feedback(config, logits), stats
 
         logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
 
@@ -112,23 +172,29 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         # θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
         x_u = views.strong if config.student_view == "strong" else views.weak
         new_student, update, student_metrics = _update_student(
-            config, network, student, student_optimizer, x_u, targets, views, (student_key, labeled_key)
+            config, student_network, student, student_optimizer, x_u, targets, views, (student_key, labeled_key)
         )
 
         # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩
-        h = estimator.h(update)
-        credit = feedbacks.credit(config.feedback, h, baseline, targets)
+        answer = estimator.ask(update)
+        credit = feedbacks.credit(config.feedback, answer.h, baseline, targets)
+        new_baseline = feedbacks.next_baseline(config.feedback, answer.h, baseline, targets)
+        if config.student_wait_steps:
+            begun = teacher.updates >= config.student_wait_steps
+            credit = jnp.where(begun, credit, 0.0)
+            new_student, new_baseline = jax.tree.map(
+                lambda new, old: jnp.where(begun, new, old), (new_student, new_baseline), (student, baseline)
+            )
 
         # θ_T' = θ_T − η_T g_T
-        teacher_losses, g_logits = _teacher_losses(config, logits, views.labels, credit)
+        teacher_metrics, g_logits = _teacher_losses(config, logits, labeled, credit, teacher.updates, steps)
         (g_teacher,) = teacher_backward(g_logits)
         new_teacher = learners.update(teacher, teacher_optimizer, g_teacher, teacher_stats)
 
-        new_baseline = feedbacks.next_baseline(config.feedback, h, baseline, targets)
-        metrics = teacher_losses | student_metrics
-        metrics["teacher_labeled_accuracy"] = accuracy(views.labels, logits.labeled)
-        metrics["feedback"] = feedbacks.mean_h(h, targets)
+        metrics = teacher_metrics | student_metrics | _feedback_metrics(answer, targets, views.labels)
+        metrics["teacher_gradient_norm"] = optax.tree.norm(g_teacher)
         metrics["baseline"] = baseline
+        metrics[PSEUDO_LABELS] = targets
         return State(new_teacher, new_student, new_baseline), metrics
 
     return Algorithm(init, step, lambda state: state.student.weights)
@@ -151,9 +217,9 @@ def _update_student(
         logits, stats = network.apply(params, student.stats, x_u, train=True, key=student_key)
         return cross_entropy(targets, logits, config.label_smoothing), (logits, stats)
 
-    def labeled_loss(params: PyTree) -> Array:
+    def labeled_loss(params: PyTree) -> tuple[Array, Array]:
         logits, _ = network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
-        return cross_entropy(views.labels, logits)
+        return cross_entropy(views.labels, logits), logits
 
     (loss, (logits, stats)), gradient = jax.value_and_grad(unlabeled_loss, has_aux=True)(student.params)
     new_student = learners.update(student, optimizer, gradient, stats)
@@ -165,8 +231,30 @@ def _update_student(
         labeled_loss=labeled_loss,
         label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
     )
-    agreement = accuracy(jnp.argmax(targets, axis=-1), logits)
-    return new_student, update, {"student_loss": loss, "student_agreement": agreement}
+    metrics = {
+        "student_loss": loss,
+        "student_agreement": accuracy(targets, logits),
+        "student_gradient_norm": optax.tree.norm(gradient),
+    }
+    return new_student, update, metrics
+
+
+def _feedback_metrics(answer: Answer, targets: Array, labels: Array) -> Metrics:
+    """What the student's answer says; its labelled accuracy is that of the forward pass that the estimator made."""
+    metrics = {"feedback": feedbacks.mean_h(answer.h, targets)}
+    if answer.cosine is not None:
+        metrics["feedback_cosine"] = answer.cosine
+    if answer.labeled_logits is not None:
+        metrics["student_labeled_accuracy"] = accuracy(labels, answer.labeled_logits)
+    return metrics
+
+
+def _without_feedback(config: MPL, logits: Logits) -> Logits:
+    """Hold T(x_u) fixed where no loss is on it: a backward pass of zeros would be work, and other bits than without."""
+    on_weak = config.consistency.weight > 0 and config.consistency.view == "weak"
+    if config.feedback.estimator != "none" or on_weak:
+        return logits
+    return logits._replace(weak=jax.lax.stop_gradient(logits.weak))
 
 
 def _draw(config: MPL, key: Array, logits: Array) -> Array:
@@ -176,19 +264,24 @@ def _draw(config: MPL, key: Array, logits: Array) -> Array:
     return jax.nn.one_hot(jax.random.categorical(key, logits), logits.shape[-1], dtype=logits.dtype)
 
 
-def _teacher_losses(config: MPL, logits: Logits, labels: Array, credit: Array) -> tuple[Metrics, Logits]:
+def _teacher_losses(
+    config: MPL, logits: Logits, labeled: Labeled, credit: Array, t: Array | int, steps: int
+) -> tuple[Metrics, Logits]:
     """The teacher's losses, and the gradient of their sum with respect to its logits."""
+    term, y_l = config.consistency, labeled.targets(logits.labeled)
 
     def loss(logits: Logits) -> tuple[Array, Metrics]:
-        terms = {"teacher_loss": cross_entropy(labels, logits.labeled, config.label_smoothing)}
-        total = config.supervised_weight * terms["teacher_loss"]
+        supervised, own_mask = capped_cross_entropy(term, y_l, logits.labeled, config.label_smoothing, t / steps)
+        metrics = {"teacher_loss": supervised, "teacher_labeled_accuracy": accuracy(y_l, logits.labeled)}
+        total = config.supervised_weight * supervised
         if config.feedback.estimator != "none":
             total += jnp.sum(credit * -jax.nn.log_softmax(logits.weak))
-        if config.consistency.weight > 0:
-            temperature = config.consistency.temperature
-            terms["consistency_loss"] = consistency(logits.weak, logits.strong, temperature)
-            total += config.consistency.weight * terms["consistency_loss"]
-        return total, terms
+        if term.weight > 0:
+            unsupervised, mask = consistency(term, logits.weak, logits.learning(term))
+            total += ramped(term, unsupervised, t)
+            metrics["consistency_loss"] = unsupervised
+            metrics["mask_rate"], metrics["labeled_mask_rate"] = jnp.mean(mask), jnp.mean(own_mask)
+        return total, metrics
 
-    cotangent, terms = jax.grad(loss, has_aux=True)(logits)
-    return terms, cotangent
+    cotangent, metrics = jax.grad(loss, has_aux=True)(logits)
+    return metrics, cotangent

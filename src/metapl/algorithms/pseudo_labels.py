@@ -19,13 +19,25 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
-from metapl.algorithms.losses import cross_entropies
+from metapl.algorithms.losses import accuracy, confident, cross_entropies, one_hot_best
 from metapl.schema import ConfigError
-from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+from metapl.types import (
+    PSEUDO_LABELS,
+    Algorithm,
+    Array,
+    Learner,
+    MethodConfig,
+    Metrics,
+    Network,
+    PyTree,
+    Views,
+    Weights,
+)
 
 
 @dataclass(frozen=True)
@@ -65,15 +77,21 @@ def build(config: PseudoLabels, network: Network, steps: int) -> Algorithm:
         teacher_logits, _ = network.apply(teacher.params, teacher.stats, views.weak, train=False)
         probabilities = jax.nn.softmax(teacher_logits)
         targets = jnp.argmax(probabilities, -1) if config.labels == "hard" else probabilities
-        mask = (jnp.max(probabilities, -1) >= config.threshold).astype(probabilities.dtype)
+        mask = confident(probabilities, config.threshold)
         student_inputs = views.strong if config.student_view == "strong" else views.weak
 
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
             logits, stats = network.apply(params, student.stats, student_inputs, train=True, key=key)
-            return jnp.mean(mask * cross_entropies(targets, logits)), stats
+            return jnp.mean(mask * cross_entropies(targets, logits)), (accuracy(targets, logits), stats)
 
-        (loss, stats), gradient = jax.value_and_grad(loss_fn, has_aux=True)(student.params)
+        (loss, (agreement, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(student.params)
         student = learners.update(student, optimizer, gradient, stats)
-        return State(teacher, student), {"student_loss": loss, "mask_rate": jnp.mean(mask)}
+        return State(teacher, student), {
+            "student_loss": loss,
+            "student_agreement": agreement,
+            "student_gradient_norm": optax.tree.norm(gradient),
+            "mask_rate": jnp.mean(mask),
+            PSEUDO_LABELS: one_hot_best(teacher_logits),
+        }
 
     return Algorithm(init, step, lambda state: state.student.weights)

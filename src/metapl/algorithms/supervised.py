@@ -1,22 +1,28 @@
 """Supervised learning, and finetuning when a stage before hands on its weights.
 
-    θ' = θ − η ∇_θ CE(y_l, f(x_l; θ))                    y_l with config.label_smoothing
+    θ' = θ − η ∇_θ CE(y_l, f(x_l; θ))
+
+Label smoothing spreads α of y_l over all classes. Mixup takes λ x_i + (1 − λ) x_j for x_l and the same of the labels
+for y_l (Zhang et al., 2018), each i with its own λ ~ Beta(mixup, mixup) and partner j. The strong view is the paper's
+"RandAugment" row.
 
 | symbol | name           |
 |--------|----------------|
 | f(·;θ) | network.apply  |
-| x_l    | views.labeled  |
-| y_l    | views.labels   |
+| x_l    | views.labeled or views.labeled_strong, mixed: labeled.inputs |
+| y_l    | views.labels, mixed: targets |
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
+import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
+from metapl.algorithms.labeled import labeled_batch
 from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
@@ -30,6 +36,10 @@ class Supervised(MethodConfig):
     optimizer: optim.Optimizer = optim.Optimizer()
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of each label that is spread evenly over all classes."""
+    view: Literal["weak", "strong"] = "weak"
+    """Which view of the labelled examples to learn from; strong is the paper's RandAugment."""
+    mixup: Annotated[float, Ge(0)] = 0.0
+    """α of Mixup's Beta(α, α); 0 mixes nothing."""
 
 
 def build(config: Supervised, network: Network, steps: int) -> Algorithm:
@@ -40,12 +50,15 @@ def build(config: Supervised, network: Network, steps: int) -> Algorithm:
         return learners.create(network, optimizer, key, views.labeled, start)
 
     def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
-        def loss_fn(params: PyTree) -> tuple[Array, Any]:
-            logits, stats = network.apply(params, learner.stats, views.labeled, train=True, key=key)
-            return cross_entropy(views.labels, logits, config.label_smoothing), (logits, stats)
+        labeled = labeled_batch(views, config.view, config.mixup, key)
 
-        (loss, (logits, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
+        def loss_fn(params: PyTree) -> tuple[Array, Any]:
+            logits, stats = network.apply(params, learner.stats, labeled.inputs, train=True, key=key)
+            targets = labeled.targets(logits)
+            return cross_entropy(targets, logits, config.label_smoothing), (accuracy(targets, logits), stats)
+
+        (loss, (right, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
         learner = learners.update(learner, optimizer, gradient, stats)
-        return learner, {"loss": loss, "labeled_accuracy": accuracy(views.labels, logits)}
+        return learner, {"loss": loss, "labeled_accuracy": right, "gradient_norm": optax.tree.norm(gradient)}
 
     return Algorithm(init, step, lambda learner: learner.weights)

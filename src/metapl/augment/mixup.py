@@ -1,25 +1,38 @@
 """Mixup: train on what lies between two examples, and between their labels."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
 from metapl.types import Array
 
 
+class Mixture(NamedTuple):
+    """Who is mixed with whom, and how much of each example stays."""
+
+    part: Array  # [B]
+    order: Array  # [B]
+
+    def mix(self, values: Array) -> Array:
+        """Mix floats [B, ...]: inputs after normalisation, or one-hot targets."""
+        own = self.part.reshape(-1, *[1] * (values.ndim - 1)).astype(values.dtype)
+        return own * values + (1 - own) * jnp.take(values, self.order, axis=0)
+
+
+def draw(key: Array, size: int, alpha: float, dtype: jnp.dtype) -> Mixture:
+    """Draw λ ~ Beta(α, α) for each example, and a random order of the batch, so that every example takes part twice."""
+    part_key, order_key = jax.random.split(key)
+    part = jax.random.beta(part_key, alpha, alpha, (size,), dtype)
+    return Mixture(part, jax.random.permutation(order_key, size))
+
+
 def mixup(inputs: Array, targets: Array, key: Array, alpha: float) -> tuple[Array, Array]:
     """Mix each example (floats [B, ...], after normalisation) and its target ([B, C], one-hot) with another's.
 
-    The parts are λ and 1 − λ, λ ~ Beta(α, α), drawn for each example; α = 0 mixes nothing. The partner is the example
-    at the same place of a random order of the batch, so that every example takes part twice.
+    The parts are λ and 1 − λ; α = 0 mixes nothing.
     """
     if alpha == 0:
         return inputs, targets
-    part_key, order_key = jax.random.split(key)
-    part = jax.random.beta(part_key, alpha, alpha, (len(inputs),), inputs.dtype)
-    order = jax.random.permutation(order_key, len(inputs))
-
-    def mix(values: Array) -> Array:
-        own = part.reshape(-1, *[1] * (values.ndim - 1)).astype(values.dtype)
-        return own * values + (1 - own) * jnp.take(values, order, axis=0)
-
-    return mix(inputs), mix(targets)
+    mixture = draw(key, len(inputs), alpha, inputs.dtype)
+    return mixture.mix(inputs), mixture.mix(targets)

@@ -5,7 +5,9 @@ Points are float [B, D], pictures uint8 [B, H, W, C]; what a batch holds is seen
 - the *eval* view is the whole picture, or its middle part resized if the views have a size of their own;
 - the *weak* view is mirrored and moved (or, for large pictures, a random part resized); labelled pictures get it, too;
 - the *strong* view is the weak view, the very same pixels, after RandAugment and Cutout, as in the paper's code (which
-  then mirrors and moves it once more; we do not).
+  then mirrors and moves it once more; we do not). There is one of the labelled pictures, too.
+
+What a method does not look at costs nothing: the compiler drops it.
 
 All of it happens on uint8; the last step makes floats of them, normalised with a mean and a deviation.
 """
@@ -76,12 +78,20 @@ def build(config: Augmentation) -> Callable[[Batch, Array], Views]:
 
     def views(batch: Batch, key: Array) -> Views:
         if not is_picture(batch.unlabeled):
-            return Views(batch.labeled, batch.labels, batch.unlabeled, _jittered(config, batch.unlabeled, key))
+            strong, own_strong = _jittered(config, batch.unlabeled, key), _jittered(config, batch.labeled, more(key))
+            return Views(batch.labeled, batch.labels, batch.unlabeled, strong, labeled_strong=own_strong)
         labeled_key, weak_key, strong_key = jax.random.split(key, 3)
         labeled = weak(config, batch.labeled, labeled_key)
         unlabeled = weak(config, batch.unlabeled, weak_key)
         strong = distort(config.strong, unlabeled, strong_key)
-        return Views(normalize(config, labeled), batch.labels, normalize(config, unlabeled), normalize(config, strong))
+        own_strong = distort(config.strong, labeled, more(key))
+        labeled, unlabeled, strong, own_strong = (
+            normalize(config, some) for some in (labeled, unlabeled, strong, own_strong)
+        )
+        return Views(labeled, batch.labels, unlabeled, strong, labeled_strong=own_strong)
+
+    def more(key: Array) -> Array:
+        return jax.random.fold_in(key, 3)  # a fourth key that leaves the first three as they are
 
     return views
 

@@ -29,11 +29,12 @@ class PictureDataset(NamedTuple):
     val_labels: NDArray[np.int32]
     class_names: tuple[str, ...]
     manifest: Mapping[str, Any]
+    truth: NDArray[np.int32] | None  # what the source knows of the unlabelled pictures; None where that is nothing
     test_real: NDArray[np.bool_] | None = None  # as in Dataset
 
 
 def assemble(source: Source, split: Split) -> PictureDataset:
-    """Select each role's pictures. Labels of unlabelled pictures stay in the source: nothing can train on them."""
+    """Select each role's pictures. What is known of the unlabelled ones goes apart, as truth."""
     images = {role: select(source, getattr(split, role)) for role in manifest.ROLES}
     labels = {role: labels_of(source, getattr(split, role)) for role in manifest.ROLES}
     return PictureDataset(
@@ -46,6 +47,7 @@ def assemble(source: Source, split: Split) -> PictureDataset:
         val_labels=labels["val"],
         class_names=source.class_names,
         manifest=manifest.make(source, split, images),
+        truth=labels["unlabeled"] if (labels["unlabeled"] >= 0).any() else None,
     )
 
 
@@ -63,6 +65,7 @@ def in_memory(dataset: PictureDataset, size: int) -> Dataset:
         val=to_array(dataset.val, size) if has_val else None,
         val_labels=dataset.val_labels if has_val else None,
         test_real=dataset.test_real,
+        truth=dataset.truth,
     )
 
 

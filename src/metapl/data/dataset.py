@@ -21,6 +21,7 @@ class Dataset(NamedTuple):
     val: NDArray[np.generic] | None = None  # [V, ...] held out to choose between networks; None where nothing is
     val_labels: NDArray[np.int32] | None = None  # [V]
     test_real: NDArray[np.bool_] | None = None  # [M, classes] which labels are right (ImageNet-ReaL), if asked for
+    truth: NDArray[np.int32] | None = None  # [N] labels of the unlabelled, −1: unknown; to score, not to train on
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,18 @@ class Resident(NamedTuple):
     labeled: Array
     labels: Array
     unlabeled: Array
+    truth: Array | None = None
 
 
 def resident(dataset: Dataset) -> Resident:
     """Put the training part of a data set where the steps run."""
-    return Resident(*map(jnp.asarray, (dataset.labeled, dataset.labels, dataset.unlabeled)))
+    truth = None if dataset.truth is None else jnp.asarray(dataset.truth)
+    return Resident(*map(jnp.asarray, (dataset.labeled, dataset.labels, dataset.unlabeled)), truth)
+
+
+def labeled_only(data: Resident) -> Resident:
+    """The labelled examples in the place of the unlabelled ones, too: a method as a regulariser (Appendix D.2)."""
+    return Resident(data.labeled, data.labels, data.labeled, data.labels)
 
 
 def batch(data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_size: int) -> Batch:
@@ -32,7 +39,8 @@ def batch(data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_
     labeled_key, unlabeled_key = jax.random.split(key)
     chosen = epoch_indices(labeled_key, step, labeled_size, len(data.labels))
     others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled))
-    return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others])
+    truth = None if data.truth is None else data.truth[others]
+    return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others], truth=truth)
 
 
 def epoch_indices(key: Array, step: Array, batch_size: int, total: int) -> Array:

@@ -48,4 +48,5 @@ def load(config: TwoMoons, seed: int) -> Dataset:
     chosen = np.concatenate([draw.choice(np.flatnonzero(classes == c), config.labels_per_class, False) for c in (0, 1)])
     rest = np.setdiff1d(np.arange(len(points)), chosen)
     points, labels = points.astype(np.float32), classes.astype(np.int32)
-    return Dataset(points[chosen], labels[chosen], points[rest], points, labels, ("upper moon", "lower moon"))
+    names = ("upper moon", "lower moon")
+    return Dataset(points[chosen], labels[chosen], points[rest], points, labels, names, truth=labels[rest])

@@ -1,0 +1,62 @@
+"""One step of every method on eight virtual devices and on one: prints how far the two are apart. Run by a test."""
+
+import os
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from metapl import algorithms, models
+from metapl.algorithms.losses import Consistency
+from metapl.algorithms.mpl import MPL
+from metapl.models.wide_resnet import WideResNet
+from metapl.types import Views
+
+SMALL = WideResNet(depth=10, width=1, dropout=0.3)  # batch statistics and dropout: what devices could get wrong
+METHODS = {kind.name: kind() for kind in algorithms.METHODS} | {
+    "mpl, uda teacher": MPL(consistency=Consistency(2.5, 0.7), student_view="strong"),
+    "mpl, mixup teacher": MPL(mixup=0.5, labeled_view="strong"),
+}
+
+
+def views() -> Views:
+    keys = jax.random.split(jax.random.key(0), 4)
+    x_l, x_u, x_s, x_ls = (jax.random.normal(key, (n, 8, 8, 3)) for key, n in zip(keys, (8, 16, 16, 8), strict=True))
+    return Views(x_l, jnp.arange(8, dtype=jnp.int32) % 4, x_u, x_s, labeled_strong=x_ls)
+
+
+def distance(one, many) -> float:
+    """‖one − many‖ / ‖one‖ over the weights of all networks, and the largest difference of a metric."""
+    (state, metrics), (other, others) = one, many
+    pairs = list(zip(*map(jax.tree.leaves, (state, other)), strict=True))
+    floats = [(np.asarray(a), np.asarray(b)) for a, b in pairs if np.issubdtype(np.asarray(a).dtype, np.floating)]
+    apart = np.sqrt(sum(np.sum((a - b) ** 2) for a, b in floats) / sum(np.sum(a**2) for a, _ in floats))
+    told = max(np.max(np.abs(np.asarray(metrics[name]) - np.asarray(others[name]))) for name in metrics)
+    return max(float(apart), float(told))
+
+
+def main() -> None:
+    assert jax.device_count() == 8
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    split, whole = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
+    network, seen = models.build(SMALL, 4), views()
+    start = network.init(jax.random.key(9), seen.labeled)
+    apart = {}
+    for name, method in METHODS.items():
+        algorithm = algorithms.build(method, network, 10)
+        state = algorithm.init(jax.random.key(1), seen, start if method.needs_start else None)
+        step = jax.jit(algorithm.step)
+        many = step(jax.device_put(state, whole), jax.device_put(seen, split), jax.random.key(2))
+        assert len(jax.tree.leaves(many[0])[0].sharding.device_set) == 8
+        apart[name] = distance(step(state, seen, jax.random.key(2)), many)
+    print(json.dumps(apart))
+
+
+if __name__ == "__main__":
+    main()
