@@ -17,7 +17,7 @@ FLOORS = [
     {"types", "folders", "flags", "statistics", "runtime"},
     {"optim", "models", "augment"},
     {"data", "algorithms", "weights"},
-    {"config"},
+    {"config", "distributions"},
     {"train"},
     {"evaluate", "runlog"},
     {"report", "run", "bench"},

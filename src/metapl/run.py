@@ -31,9 +31,9 @@ def run(config: Config, seeds: int, folders: Folders, out: Path, console: Consol
         (out / "split.json").write_text(json.dumps(datasets[0].manifest, indent=2) + "\n", "utf-8")
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     start = time.monotonic()
-    with runlog.progress(console) as watch_run:
-        watch = watch_run(config.stages[-1].method.name, config)
-        trained = train(config, numbers, datasets, watch, say)
+    with runlog.progress(console) as screen:
+        watch = screen.watch(config.stages[-1].method.name, config)
+        trained = train(config, numbers, datasets, watch, say, screen.counting, out)
     save_weights(trained, config, datasets[0].class_names, numbers, out)
     accuracies = evaluate.accuracies(trained, config.augmentation, datasets)
     mean, std = mean_and_std(accuracies)
@@ -55,4 +55,4 @@ def save_weights(trained: Trained, config: Config, class_names: Sequence[str], s
     for index, seed in enumerate(seeds):
         name = f"weights-{seed}.safetensors" if len(seeds) > 1 else "weights.safetensors"
         weights = jax.tree.map(lambda leaf, index=index: leaf[index], trained.weights)
-        save(out / name, weights, to_dict(config.model), class_names)
+        save(out / name, weights, to_dict(config.stage_models[-1]), class_names)

@@ -4,6 +4,7 @@ Randomness is a function of (seed, stage, step), so no step depends on how the l
 train at once: the same steps under `vmap`, with a data set and a state for each seed along the leading axis.
 """
 
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,16 +12,18 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl import algorithms, models
+from metapl import algorithms, distributions, models
 from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data import loader
 from metapl.data.dataset import Dataset
-from metapl.types import Array, Metrics, Network, PyTree, Views, Weights
+from metapl.distributions import Counting, Teacher
+from metapl.types import Array, DistributionsConfig, Keep, Metrics, Network, PyTree, Views, Weights
 from metapl.weights import load, starting_from
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
 Tell = Callable[[str], None]  # a sentence for the user
+Answers = loader.Answers | None
 
 
 class Trained(NamedTuple):
@@ -36,25 +39,55 @@ def train(
     datasets: Sequence[Dataset],
     watch: Watch = lambda *_: None,
     tell: Tell = lambda _: None,
+    counting: Counting = lambda *_: lambda _: None,
+    folder: Path | None = None,
 ) -> Trained:
-    """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all."""
+    """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all.
+
+    What a stage's network says of the training set is stored in `folder`, if the next one learns from it.
+    """
     resident, own_data = to_device(datasets)
-    network = models.build(config.model, len(datasets[0].class_names))
-    pretrained = pretrained_weights(config, network, datasets[0], tell)
+    classes = len(datasets[0].class_names)
+    pretrained = pretrained_weights(config, models.build(config.model, classes), datasets[0], tell)
     seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
 
-    weights = None
-    for index, stage in enumerate(config.stages):
+    weights = network = None
+    for index, (stage, model) in enumerate(zip(config.stages, config.stage_models, strict=True)):
+        answers = None
+        if isinstance(stage.method, DistributionsConfig) and network is not None and weights is not None:
+            teacher = Teacher(config.stage_models[index - 1], network, weights, config.augmentation)
+            answers = ask(
+                teacher, f"distributions-stage{index - 1}", stage.method.keep, seeds, datasets, folder, counting
+            )
+            del teacher, weights  # all that held the large network: its memory is free before the next one is made
+            weights = None
+        network = models.build(model, classes)
         init, advance, predictor = stage_functions(config, stage, network, own_data)
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
-        state = init(keys, weights, resident, pretrained)
+        state = init(keys, weights, answers, resident, pretrained if model == config.model else None)
         for first in range(0, stage.steps, config.log_every_steps):
             last = min(first + config.log_every_steps, stage.steps)
-            state, metrics = advance(state, keys, resident, first, last)
+            state, metrics = advance(state, keys, answers, resident, first, last)
             watch(index, last, metrics)
         weights = predictor(state)
+        del state
     assert weights is not None  # a config has at least one stage
+    assert network is not None
     return Trained(network, weights)
+
+
+def ask(
+    teacher: Teacher,
+    name: str,
+    keep: Keep,
+    seeds: Sequence[int],
+    datasets: Sequence[Dataset],
+    folder: Path | None,
+    counting: Counting,
+) -> loader.Answers:
+    """Have the stage before's network answer for the training set, on disk even if no one keeps the files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return distributions.answers(teacher, seeds, datasets, keep, (folder or Path(scratch)) / name, counting)
 
 
 def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell: Tell) -> Weights | None:
@@ -78,30 +111,35 @@ def to_device(datasets: Sequence[Dataset]) -> tuple[loader.Resident, bool]:
 
 
 def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> tuple[Any, Any, Any]:
-    """Make a stage's `init(keys, weights, data, pretrained)`, `advance(state, keys, data, first, last)` and predictor.
+    """Make a stage's functions: init, advance and predictor.
 
-    All that differs between seeds has a leading axis: states, keys, and the data if each seed has its own. Fresh
-    networks start from `pretrained`, if there is any.
+    They are `init(keys, weights, answers, data, pretrained)` and `advance(state, keys, answers, data, first, last)`.
+    All that differs between seeds has a leading axis: states, keys, a teacher's answers, and the data if each seed has
+    its own. Fresh networks start from `pretrained`, if there is any.
     """
     algorithm = algorithms.build(stage.method, network, stage.steps)
     augment = views.build(config.augmentation)
 
-    def views_at(data: loader.Resident, order_key: Array, view_key: Array, step: Array) -> Views:
-        batch = loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch)
+    def views_at(data: loader.Resident, answers: Answers, order_key: Array, view_key: Array, step: Array) -> Views:
+        batch = loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch, answers)
         return augment(batch, view_key)
 
-    def init(key: Array, start: Weights | None, data: loader.Resident, pretrained: Weights | None) -> PyTree:
+    def init(
+        key: Array, start: Weights | None, answers: Answers, data: loader.Resident, pretrained: Weights | None
+    ) -> PyTree:
         # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
-        return algorithm.init(init_key, views_at(data, order_key, view_key, jnp.uint32(0)), start)
+        return algorithm.init(init_key, views_at(data, answers, order_key, view_key, jnp.uint32(0)), start)
 
-    def advance(state: PyTree, key: Array, data: loader.Resident, first: Array, last: Array) -> tuple[PyTree, Metrics]:
+    def advance(
+        state: PyTree, key: Array, answers: Answers, data: loader.Resident, first: Array, last: Array
+    ) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
 
         def one_step(step: Array, state: PyTree) -> tuple[PyTree, Metrics]:
             view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
-            return algorithm.step(state, views_at(data, order_key, view_key, step), method_key)
+            return algorithm.step(state, views_at(data, answers, order_key, view_key, step), method_key)
 
         def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
             state, metrics = one_step(step, carry[0])

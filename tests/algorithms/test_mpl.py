@@ -148,7 +148,7 @@ def picture_views(step: int) -> Views:
 
 def point_views(step: int) -> Views:
     views = picture_views(step)
-    return Views(*(leaf[:, 0, 0, :2] if leaf.ndim > 1 else leaf for leaf in views))
+    return jax.tree.map(lambda leaf: leaf[:, 0, 0, :2] if leaf.ndim > 1 else leaf, views)
 
 
 KINDS = {

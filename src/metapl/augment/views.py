@@ -75,13 +75,15 @@ def build(config: Augmentation) -> Callable[[Batch, Array], Views]:
     """Make the function from (batch, key) to views."""
 
     def views(batch: Batch, key: Array) -> Views:
+        told = batch.labeled_distributions, batch.distributions
         if not is_picture(batch.unlabeled):
-            return Views(batch.labeled, batch.labels, batch.unlabeled, _jittered(config, batch.unlabeled, key))
+            return Views(batch.labeled, batch.labels, batch.unlabeled, _jittered(config, batch.unlabeled, key), *told)
         labeled_key, weak_key, strong_key = jax.random.split(key, 3)
         labeled = weak(config, batch.labeled, labeled_key)
         unlabeled = weak(config, batch.unlabeled, weak_key)
         strong = distort(config.strong, unlabeled, strong_key)
-        return Views(normalize(config, labeled), batch.labels, normalize(config, unlabeled), normalize(config, strong))
+        labeled, unlabeled, strong = (normalize(config, some) for some in (labeled, unlabeled, strong))
+        return Views(labeled, batch.labels, unlabeled, strong, *told)
 
     return views
 

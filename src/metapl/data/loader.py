@@ -22,17 +22,38 @@ class Resident(NamedTuple):
     unlabeled: Array
 
 
+class Answers(NamedTuple):
+    """What a fixed network says of a training set, on the device."""
+
+    labeled: Array  # [L, C] float16
+    unlabeled: Array  # [N, C] float16
+    rows: Array | None = None  # [K] int32: the unlabeled examples that are learnt from; None: all of them
+
+
 def resident(dataset: Dataset) -> Resident:
     """Put the training part of a data set where the steps run."""
     return Resident(*map(jnp.asarray, (dataset.labeled, dataset.labels, dataset.unlabeled)))
 
 
-def batch(data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_size: int) -> Batch:
+def batch(
+    data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_size: int, answers: Answers | None = None
+) -> Batch:
     """Gather the batch of one step; the labelled and the unlabelled stream have orders of their own."""
     labeled_key, unlabeled_key = jax.random.split(key)
     chosen = epoch_indices(labeled_key, step, labeled_size, len(data.labels))
-    others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled))
-    return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others])
+    if answers is None:
+        others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled))
+        return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others])
+    rows = jnp.arange(len(data.unlabeled)) if answers.rows is None else answers.rows
+    others = rows[epoch_indices(unlabeled_key, step, unlabeled_size, len(rows))]
+    distributions = _exact(answers.labeled[chosen]), _exact(answers.unlabeled[others])
+    return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others], *distributions)
+
+
+def _exact(stored: Array) -> Array:
+    """Distributions that sum to 1 again: in float16, those over many classes are some thousandths off."""
+    values = stored.astype(jnp.float32)
+    return values / jnp.sum(values, axis=-1, keepdims=True)
 
 
 def epoch_indices(key: Array, step: Array, batch_size: int, total: int) -> Array:
