@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from metapl.algorithms import mpl, pseudo_labels, supervised, uda
+from metapl.algorithms import mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
 from metapl.types import Algorithm, MethodConfig, Network
 
 # settings -> build(settings, network, steps)
@@ -12,6 +12,8 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     pseudo_labels.PseudoLabels: pseudo_labels.build,
     uda.UDA: uda.build,
     mpl.MPL: mpl.build,
+    noisy_student.NoisyStudent: noisy_student.build,
+    reduced_mpl.ReducedMPL: reduced_mpl.build,
 }
 
 
