@@ -17,7 +17,7 @@ FLOORS = [
     {"types", "folders", "flags", "measures", "statistics", "runtime"},
     {"optim", "models", "augment", "results", "scores"},
     {"data", "algorithms", "weights"},
-    {"config"},
+    {"config", "distributions"},
     {"train"},
     {"evaluate", "groups", "runlog"},
     {"report", "run", "bench"},

@@ -1,6 +1,7 @@
 """Every setting of a run, as frozen dataclasses: defaults < preset < file < flags."""
 
 import dataclasses
+import itertools
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from metapl.models import MODELS
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, from_dict, to_dict, validate
-from metapl.types import MethodConfig, ModelConfig
+from metapl.types import DistributionsConfig, MethodConfig, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Stage:
     """Unlabelled examples in a batch."""
     unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
     """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
+    model: ModelConfig | None = None
+    """Another network than the stage before's, for a method that learns from that one's answers; none: the same."""
 
     def check(self) -> None:
         """Optimizers know their warm-up, the stage knows its steps: only together can they be wrong."""
@@ -57,7 +60,7 @@ class Config:
     data: SourceConfig = TwoMoons()
     model: ModelConfig = MLP()
     init_from: str = ""
-    """A safetensors file, ours or timm's, that every fresh network starts from; none: weights are drawn."""
+    """A safetensors file, ours or timm's, that every fresh network of `model` starts from; none: weights are drawn."""
     augmentation: Augmentation = Augmentation()
     stages: Annotated[tuple[Stage, ...], MinLen(1)] = (Stage(),)
     log_every_steps: Annotated[int, Ge(1)] = 500
@@ -70,6 +73,18 @@ class Config:
         if self.stages[0].method.needs_start:
             name = self.stages[0].method.name
             raise ValueError(f"stages.0.method: {name} needs a stage before it, which trains the teacher")
+        for index, (before, own) in enumerate(itertools.pairwise(self.stage_models), start=1):
+            if own != before and not isinstance(self.stages[index].method, DistributionsConfig):
+                raise ValueError(
+                    f"stages.{index}.model: {self.stages[index].method.name} goes on from the weights of the stage "
+                    "before, which another network cannot take"
+                )
+
+    @property
+    def stage_models(self) -> tuple[ModelConfig, ...]:
+        """Each stage's network: its own setting, or else that of the stage before."""
+        models = itertools.accumulate((stage.model for stage in self.stages), lambda a, b: b or a, initial=self.model)
+        return tuple(model for model in models if model is not None)[1:]
 
 
 KINDS: dict[type, dict[str, type]] = {

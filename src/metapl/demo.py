@@ -85,11 +85,11 @@ def run(demo: Demo, out: Path, console: Console) -> None:
 def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
     """Train the methods, as many at once as there are cores: steps this small keep no more than one core busy."""
     stop, seeds = threading.Event(), list(range(demo.seed, demo.seed + demo.datasets))
-    with runlog.progress(console) as watch_run, ThreadPoolExecutor(runtime.cores()) as pool:
+    with runlog.progress(console) as screen, ThreadPoolExecutor(runtime.cores()) as pool:
 
         def one(name: str) -> Outcome:
             config = _config(name, demo)
-            watch = watch_run(METHODS[name][0], config)
+            watch = screen.watch(METHODS[name][0], config)
 
             def watch_until_stopped(stage: int, done: int, metrics: Metrics) -> None:
                 if stop.is_set():

@@ -32,6 +32,7 @@ def parse(cls: type[T], prog: str, verb: Callable[..., None], args: Sequence[str
                 description=dedent(verb.__doc__),
                 args=args,
                 default=tyro.MISSING_NONPROP if default is None else default,
+                config=(tyro.conf.AvoidSubcommands,),  # a choice of kinds is made in the file; its flags follow
             )
     except SystemExit as stop:
         if not stop.code:

@@ -45,13 +45,13 @@ def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path
     confusions: Confusions = {}
     program = prepare(config, datasets)
     together = seeds_together(at_once, seeds, config, program, datasets[0])
-    with runlog.progress(console) as watch_run:
+    with runlog.progress(console) as screen:
         for group in groups(seeds, together):
             own, some = numbers[group], datasets[group]
-            watch = watch_run(title(config, own, seeds), config)
+            watch = screen.watch(title(config, own, seeds), config)
             examine = examiner(config, own, some, history, confusions)
             tell = say if group.start == 0 else lambda _: None  # what is true of every seed is said once
-            trained = train(config, own, some, watch, tell, examine, program)
+            trained = train(config, own, some, watch, tell, examine, program, screen.counting, out)
             save_weights(trained, config, datasets[0].class_names, own, out, alone=seeds == 1)
     summary = results.summarize(history)
     result = overview(config, summary, together, time.monotonic() - start) | summary
@@ -133,4 +133,4 @@ def save_weights(
     for index, seed in enumerate(seeds):
         name = "weights.safetensors" if alone else f"weights-{seed}.safetensors"
         weights = jax.tree.map(lambda leaf, index=index: leaf[index], trained.weights)
-        save(out / name, weights, to_dict(config.model), class_names)
+        save(out / name, weights, to_dict(config.stage_models[-1]), class_names)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from metapl.config import Config
+from metapl.distributions import Count, Counting
 from metapl.schema import ConfigError
 from metapl.train import Watch
 from metapl.types import Metrics
@@ -17,19 +19,31 @@ from metapl.types import Metrics
 PLAIN_LINE_EVERY_S = 10.0
 
 Numbers = Mapping[str, NDArray[np.float32]]  # metrics on the host: a value [R] or a histogram [R, C] for each seed
-Show = Callable[[int, Numbers], None]  # steps done, means since the last call
+Show = Callable[[int, Numbers], None]  # how many are done, means since the last call
+Begin = Callable[[str, int, str], Show]  # (title, how many there will be, of what)
+
+
+class Screen(NamedTuple):
+    """What can be watched; several runs may go on at once."""
+
+    watch: Callable[[str, Config], Watch]  # (title, config) -> the `Watch` of one run
+    counting: Counting  # (title, total) -> a function of how many are done: for work on examples between the steps
 
 
 @contextmanager
-def progress(console: Console) -> Iterator[Callable[[str, Config], Watch]]:
-    """Give a function from (title, config) to the `Watch` of one run; several runs may go on at once."""
+def progress(console: Console) -> Iterator[Screen]:
+    """Show what runs are doing while the block lasts."""
     with _bars(console) if console.is_terminal else _lines(console) as begin:
 
-        def watch_run(title: str, config: Config) -> Watch:
+        def watch(title: str, config: Config) -> Watch:
             ends = [sum(stage.steps for stage in config.stages[: i + 1]) for i in range(len(config.stages))]
-            return _late(begin(title, ends[-1]), [0, *ends])
+            return _late(begin(title, ends[-1], "steps"), [0, *ends])
 
-        yield watch_run
+        def counting(title: str, total: int) -> Count:
+            show = begin(title, total, "examples")
+            return lambda done: show(done, {})
+
+        yield Screen(watch, counting)
 
 
 def _late(show: Show, starts: list[int]) -> Watch:
@@ -65,7 +79,7 @@ def brief(values: NDArray[np.float32]) -> str:
 
 
 @contextmanager
-def _bars(console: Console) -> Iterator[Callable[[str, int], Show]]:
+def _bars(console: Console) -> Iterator[Begin]:
     columns = (
         TextColumn("{task.description:<31}"),
         BarColumn(bar_width=None),
@@ -76,7 +90,8 @@ def _bars(console: Console) -> Iterator[Callable[[str, int], Show]]:
     )
     with Progress(*columns, console=console) as bars:
 
-        def begin(title: str, total: int) -> Show:
+        def begin(title: str, total: int, unit: str) -> Show:
+            del unit  # a bar's numbers are enough
             task = bars.add_task(title, total=total)
             return lambda done, _: bars.update(task, completed=done)
 
@@ -84,8 +99,8 @@ def _bars(console: Console) -> Iterator[Callable[[str, int], Show]]:
 
 
 @contextmanager
-def _lines(console: Console) -> Iterator[Callable[[str, int], Show]]:
-    def begin(title: str, total: int) -> Show:
+def _lines(console: Console) -> Iterator[Begin]:
+    def begin(title: str, total: int, unit: str) -> Show:
         start = last = time.monotonic()
 
         def show(done: int, numbers: Numbers) -> None:
@@ -94,7 +109,7 @@ def _lines(console: Console) -> Iterator[Callable[[str, int], Show]]:
             if now - last >= PLAIN_LINE_EVERY_S or done == total:
                 last = now
                 means = "".join(f", {name} {brief(values)}" for name, values in sorted(numbers.items()))
-                line = f"{title}: {done:,} of {total:,} steps, {now - start:.0f} s{means}"
+                line = f"{title}: {done:,} of {total:,} {unit}, {now - start:.0f} s{means}"
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
 
         return show

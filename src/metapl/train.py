@@ -5,6 +5,7 @@ train at once: the same steps under `vmap`, with a data set and a state for each
 train one after another share a `Program`, so that they compile once.
 """
 
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,17 +13,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl import algorithms, models
+from metapl import algorithms, distributions, models
 from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data import loader
 from metapl.data.dataset import Dataset
+from metapl.distributions import Counting, Teacher
 from metapl.scores import score
-from metapl.types import Array, Batch, Metrics, Network, PyTree, Weights
+from metapl.types import Array, Batch, DistributionsConfig, Keep, Metrics, Network, PyTree, Weights
 from metapl.weights import load, starting_from
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
 Tell = Callable[[str], None]  # a sentence for the user
+Answers = loader.Answers | None
 
 
 class Trained(NamedTuple):
@@ -46,7 +49,7 @@ class Program(NamedTuple):
 def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
     """Make the program for these settings and the data sets of all seeds."""
     own_data = any(dataset is not datasets[0] for dataset in datasets)
-    networks = (models.build(config.model, len(datasets[0].class_names)),) * len(config.stages)
+    networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
     pairs = zip(config.stages, networks, strict=True)
     stages = tuple(stage_functions(config, stage, network, own_data) for stage, network in pairs)
     return Program(networks, own_data, stages)
@@ -60,30 +63,42 @@ def train(
     tell: Tell = lambda _: None,
     examine: Examine | None = None,
     program: Program | None = None,
+    counting: Counting = lambda *_: lambda _: None,
+    folder: Path | None = None,
 ) -> Trained:
     """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all.
 
     `examine` looks at the weights every `eval_every_steps` and at the end; what it says is reported with the metrics.
+    What a stage's network says of the training set is stored in `folder`, if the next one learns from it.
     """
     program = program or prepare(config, datasets)
     resident = to_device(datasets, program.own_data)
     pretrained = pretrained_weights(config, program.networks[0], datasets[0], tell)
     seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
 
-    weights = None
-    for index, stage in enumerate(config.stages):
+    weights: Weights | None = None
+    for index, (stage, model) in enumerate(zip(config.stages, config.stage_models, strict=True)):
+        answers = None
+        if isinstance(stage.method, DistributionsConfig) and weights is not None:
+            teacher = Teacher(config.stage_models[index - 1], program.networks[index - 1], weights, config.augmentation)
+            answers = ask(
+                teacher, f"distributions-stage{index - 1}", stage.method.keep, seeds, datasets, folder, counting
+            )
+            del teacher, weights  # all that held the large network: its memory is free before the next one is made
+            weights = None
         init, advance, predictor = program.stages[index]
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
-        state = init(keys, weights, resident, pretrained)
+        state = init(keys, weights, answers, resident, pretrained if model == config.model else None)
         examined = examinations(config, index) if examine else set()
         first = 0
         for last in sorted(borders(stage.steps, config.log_every_steps) | examined):
-            state, metrics = advance(state, keys, resident, first, last)
+            state, metrics = advance(state, keys, answers, resident, first, last)
             first = last
             if examine and last in examined:
                 metrics |= examine(index, last, Trained(program.networks[index], predictor(state)))
             watch(index, last, metrics)
         weights = predictor(state)
+        del state
     assert weights is not None  # a config has at least one stage
     return Trained(program.networks[-1], weights)
 
@@ -98,6 +113,20 @@ def examinations(config: Config, stage: int) -> set[int]:
     if config.eval_every_steps:
         return borders(config.stages[stage].steps, config.eval_every_steps)
     return {config.stages[stage].steps} if stage == len(config.stages) - 1 else set()
+
+
+def ask(
+    teacher: Teacher,
+    name: str,
+    keep: Keep,
+    seeds: Sequence[int],
+    datasets: Sequence[Dataset],
+    folder: Path | None,
+    counting: Counting,
+) -> loader.Answers:
+    """Have the stage before's network answer for the training set, on disk even if no one keeps the files."""
+    with tempfile.TemporaryDirectory() as scratch:
+        return distributions.answers(teacher, seeds, datasets, keep, (folder or Path(scratch)) / name, counting)
 
 
 def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell: Tell) -> Weights | None:
@@ -125,30 +154,35 @@ def to_device(datasets: Sequence[Dataset], own_data: bool) -> loader.Resident:
 
 
 def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> tuple[Any, Any, Any]:
-    """Make a stage's `init(keys, weights, data, pretrained)`, `advance(state, keys, data, first, last)` and predictor.
+    """Make a stage's functions: init, advance and predictor.
 
-    All that differs between seeds has a leading axis: states, keys, and the data if each seed has its own. Fresh
-    networks start from `pretrained`, if there is any.
+    They are `init(keys, weights, answers, data, pretrained)` and `advance(state, keys, answers, data, first, last)`.
+    All that differs between seeds has a leading axis: states, keys, a teacher's answers, and the data if each seed has
+    its own. Fresh networks start from `pretrained`, if there is any.
     """
     algorithm = algorithms.build(stage.method, network, stage.steps)
     augment = views.build(config.augmentation)
 
-    def batch_at(data: loader.Resident, order_key: Array, step: Array) -> Batch:
+    def batch_at(data: loader.Resident, answers: Answers, order_key: Array, step: Array) -> Batch:
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
-        return loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch)
+        return loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch, answers)
 
-    def init(key: Array, start: Weights | None, data: loader.Resident, pretrained: Weights | None) -> PyTree:
+    def init(
+        key: Array, start: Weights | None, answers: Answers, data: loader.Resident, pretrained: Weights | None
+    ) -> PyTree:
         # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
-        return algorithm.init(init_key, augment(batch_at(data, order_key, jnp.uint32(0)), view_key), start)
+        return algorithm.init(init_key, augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key), start)
 
-    def advance(state: PyTree, key: Array, data: loader.Resident, first: Array, last: Array) -> tuple[PyTree, Metrics]:
+    def advance(
+        state: PyTree, key: Array, answers: Answers, data: loader.Resident, first: Array, last: Array
+    ) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
 
         def one_step(step: Array, state: PyTree) -> tuple[PyTree, Metrics]:
             view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
-            batch = batch_at(data, order_key, step)
+            batch = batch_at(data, answers, order_key, step)
             state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
             return state, score(metrics, batch.truth)
 

@@ -6,9 +6,10 @@ augmentation gives `Views` of it, and an `Algorithm` turns (state, views, key) i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
+from annotated_types import Ge, Lt
 
 Array = jax.Array
 PyTree = Any
@@ -25,6 +26,8 @@ class Batch(NamedTuple):
     labeled: Array  # [B, ...]
     labels: Array  # [B] int32
     unlabeled: Array  # [U, ...]
+    labeled_distributions: Array | None = None  # [B, C] what a fixed network says of them, if a method learns from that
+    distributions: Array | None = None  # [U, C] the same of the unlabeled examples
     truth: Array | None = None  # [U] int32, −1 where unknown: the unlabeled examples' labels, which no view shows
 
 
@@ -36,6 +39,8 @@ class Views(NamedTuple):
     weak: Array  # [U, ...] float, the unlabeled examples, (almost) as they are
     strong: Array  # [U, ...] float, the same examples, distorted
     labeled_strong: Array | None = None  # [B, ...] float, the labeled examples, distorted; None where views lack it
+    labeled_distributions: Array | None = None  # [B, C] as in the batch
+    distributions: Array | None = None  # [U, C] as in the batch
 
     def labeled_as(self, view: Literal["weak", "strong"]) -> Array:
         """The labeled examples in one of their two views."""
@@ -115,3 +120,28 @@ class MethodConfig:
 
     name: ClassVar[str]
     needs_start: ClassVar[bool] = False  # does it learn from what the stage before has trained?
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Which unlabelled examples are learnt from, by what a fixed network says of them."""
+
+    per_class: Annotated[int, Ge(0)] = 0
+    """Keep the most probable of each class: the paper's K; a class that has fewer has them repeated. 0 keeps all."""
+    threshold: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Leave out examples whose best class has a lower probability than this; Noisy Student takes 0.3."""
+    rank: Literal["top_class", "each_class"] = "top_class"
+    """Whether an example competes in its most probable class only, or in every class (see `metapl data select`)."""
+
+
+@dataclass(frozen=True)
+class DistributionsConfig(MethodConfig):
+    """Base of the settings of methods that learn from what the stage before's network says of each training example.
+
+    That network answers once, before the stage begins (`distributions.py`), and is gone before the stage makes its own:
+    its weights are no start for anything, and the two may be of different models.
+    """
+
+    needs_start: ClassVar[bool] = True
+
+    keep: Keep = Keep()

@@ -15,7 +15,7 @@ from metapl.data.two_moons import TwoMoons
 from metapl.models.mlp import MLP
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError, validate
-from metapl.types import Views
+from metapl.types import Network, Views
 
 SIZES = (2, 8, 8, 2)
 
@@ -116,6 +116,10 @@ def test_the_student_learns_from_the_view_it_is_told(views, network, view):
     assert same == (view == "weak")
 
 
+def picture_network(dropout: float) -> Network:
+    return models.build(WideResNet(depth=10, width=1, dropout=dropout), classes=3)
+
+
 def picture_views(step: int) -> Views:
     keys = jax.random.split(jax.random.key(100 + step), 5)
     x_l, x_u, x_s, x_ls = (jax.random.normal(key, (n, 12, 12, 3)) for key, n in zip(keys, (8, 16, 16, 8), strict=False))
@@ -129,7 +133,7 @@ def point_views(step: int) -> Views:
 
 INPUTS = {
     "points": (models.build(MLP(init_range=1.0), classes=3), point_views),
-    "pictures": (models.build(WideResNet(depth=10, width=1, dropout=0.3), classes=3), picture_views),
+    "pictures": (picture_network(0.3), picture_views),
 }
 UDA = losses.Consistency(2.5, 0.7)
 RELEASED = losses.Consistency(8.0, 0.7, threshold=0.4, ramp_steps=5, labeled_cap="linear", passes="apart")
@@ -177,7 +181,7 @@ def test_teacher_and_student_have_dropouts_of_their_own():
         return algorithm.step(state, views, jax.random.key(1))[0]
 
     def kernel(learner):
-        return np.asarray(learner.params["Dense_0"]["kernel"])
+        return np.asarray(learner.params["head"]["kernel"])
 
     both, model = after(0.5, 0.5), after(None, None, picture_network(0.5))
     np.testing.assert_array_equal(kernel(both.student), kernel(model.student))

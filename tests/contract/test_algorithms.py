@@ -38,7 +38,13 @@ def views() -> Views:
     others = jnp.arange(32, dtype=jnp.int32) % 2
     x_l = 3.0 * (2 * labels[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[0], (8, 2))
     x_u = 3.0 * (2 * others[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[1], (32, 2))
-    return Views(x_l, labels, x_u, x_u + 0.1 * jax.random.normal(keys[2], x_u.shape))
+    x_s = x_u + 0.1 * jax.random.normal(keys[2], x_u.shape)
+    return Views(x_l, labels, x_u, x_s, fairly_sure(labels), fairly_sure(others))
+
+
+def fairly_sure(labels):
+    """What a large teacher might say."""
+    return 0.1 + 0.8 * jax.nn.one_hot(labels, 2)
 
 
 def begin(kind, network, views, **settings):

@@ -76,3 +76,25 @@ def test_the_unlabelled_stream_does_not_hear_of_the_labelled_one() -> None:
     one = loader.batch(resident(10, 50), key, jnp.asarray(3), 4, 16)
     other = loader.batch(resident(37, 50), key, jnp.asarray(3), 9, 16)
     np.testing.assert_array_equal(one.unlabeled, other.unlabeled)
+
+
+def test_a_fixed_networks_answers_come_with_their_examples():
+    data = resident(10, 50)
+    stored = jax.nn.softmax(jax.random.normal(jax.random.key(0), (60, 4))).astype(jnp.float16)
+    labeled, unlabeled = stored[:10], stored[10:]
+    batch = loader.batch(data, jax.random.key(1), jnp.asarray(5), 7, 3, loader.Answers(labeled, unlabeled))
+    plain = loader.batch(data, jax.random.key(1), jnp.asarray(5), 7, 3)
+    np.testing.assert_array_equal(batch.unlabeled, plain.unlabeled)
+    np.testing.assert_allclose(batch.labeled_distributions, labeled[batch.labeled], atol=1e-3)
+    np.testing.assert_allclose(batch.distributions, unlabeled[batch.unlabeled - 1000], atol=1e-3)
+    np.testing.assert_allclose(batch.distributions.sum(-1), 1, atol=1e-6)
+    assert plain.distributions is None
+
+
+def test_batches_are_drawn_from_the_kept_rows_copies_included():
+    rows = jnp.array([7, 7, 7, 30, 41, 49], jnp.int32)
+    answers = loader.Answers(jnp.full((10, 2), 0.5), jnp.full((50, 2), 0.5), rows)
+    drawn = [
+        loader.batch(resident(10, 50), jax.random.key(1), jnp.asarray(step), 5, 3, answers).unlabeled for step in (0, 1)
+    ]
+    assert sorted(np.concatenate(drawn).tolist()) == [1007, 1007, 1007, 1030, 1041, 1049]

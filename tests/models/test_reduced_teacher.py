@@ -26,3 +26,11 @@ def test_relu_stands_between_the_layers():
     }
     answer, _ = network.apply(params, {}, jnp.array([[0.75, 0.25], [0.25, 0.75]]), train=False)
     np.testing.assert_allclose(answer, [[4.25, 1.25], [0.5, 0.0]], rtol=1e-6)
+
+
+def test_a_residual_one_starts_as_the_identity():
+    network = models.build(ReducedTeacher(hidden=8, residual=True), classes=3)
+    given = jnp.array([[0.7, 0.2, 0.1], [1.0, 0.0, 0.0]])
+    weights = network.init(jax.random.key(0), given)
+    answer, _ = network.apply(weights.params, weights.stats, given, train=True)
+    np.testing.assert_allclose(jax.nn.softmax(answer), given, atol=5e-6)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from metapl.algorithms import fixmatch, mpl, pseudo_labels, supervised, uda
+from metapl.algorithms import fixmatch, mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
 from metapl.types import Algorithm, MethodConfig, Network
 
 # settings -> build(settings, network, steps)
@@ -13,6 +13,8 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     uda.UDA: uda.build,
     fixmatch.FixMatch: fixmatch.build,
     mpl.MPL: mpl.build,
+    noisy_student.NoisyStudent: noisy_student.build,
+    reduced_mpl.ReducedMPL: reduced_mpl.build,
 }
 
 

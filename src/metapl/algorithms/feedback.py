@@ -130,6 +130,16 @@ ESTIMATORS = {
 }
 
 
+def refuse_wrong_labels(config: Feedback, labels: str) -> None:
+    """A sampled-label estimator on soft labels is the released code's error: its gradient is zero."""
+    allowed = ESTIMATORS[config.estimator].labels
+    if labels not in allowed:
+        raise ValueError(
+            f"feedback.estimator {config.estimator!r} is right for {allowed[0]} labels only; "
+            f"set labels to {allowed[0]!r} or choose another estimator"
+        )
+
+
 def credit(config: Feedback, h: Array, baseline: Array, targets: Array) -> Array:
     """credit_ic = weight · q_ic (h − b), held fixed: [U, C]."""
     advantage = h - baseline if config.baseline else h

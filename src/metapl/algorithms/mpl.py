@@ -54,7 +54,7 @@ from annotated_types import Ge, Lt
 from metapl import optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import learner as learners
-from metapl.algorithms.feedback import Answer, Feedback, StudentUpdate
+from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.forward import Logits, forward_apart, forward_views
 from metapl.algorithms.labeled import Labeled, labeled_batch
 from metapl.algorithms.losses import (
@@ -62,10 +62,9 @@ from metapl.algorithms.losses import (
     accuracy,
     capped_cross_entropy,
     consistency,
-    cross_entropy,
-    label_costs,
     ramped,
 )
+from metapl.algorithms.student import feedback_metrics, pseudo_labels, update_student
 from metapl.schema import ConfigError
 from metapl.types import (
     PSEUDO_LABELS,
@@ -112,15 +111,10 @@ class MPL(MethodConfig):
     """Steps that the teacher learns by itself before the student begins (released code: 3,000 on CIFAR-10)."""
 
     def check(self) -> None:
-        """A sampled-label estimator on soft labels is the released code's error: its gradient is zero."""
+        """Refuse what no single field can."""
         if self.consistency.labeled_cap != "none" and (self.mixup or not self.consistency.weight):
             raise ValueError("consistency.labeled_cap needs a consistency.weight above 0, and a mixup of 0")
-        allowed = feedbacks.ESTIMATORS[self.feedback.estimator].labels
-        if self.labels not in allowed:
-            raise ValueError(
-                f"feedback.estimator {self.feedback.estimator!r} is right for {allowed[0]} labels only; "
-                f"set labels to {allowed[0]!r} or choose another estimator"
-            )
+        feedbacks.refuse_wrong_labels(self.feedback, self.labels)
 
 
 class State(NamedTuple):
@@ -167,12 +161,13 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
 
         # ŷ_u ~ T(x_u; θ_T)
-        targets = _draw(config, sample_key, logits.weak)
+        targets = pseudo_labels(config.labels, sample_key, logits.weak)
 
         # θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
         x_u = views.strong if config.student_view == "strong" else views.weak
-        new_student, update, student_metrics = _update_student(
-            config, student_network, student, student_optimizer, x_u, targets, views, (student_key, labeled_key)
+        keys = (student_key, labeled_key)
+        new_student, update, student_metrics = update_student(
+            student_network, student, student_optimizer, targets, x_u, views, config.label_smoothing, keys
         )
 
         # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩
@@ -191,7 +186,7 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         (g_teacher,) = teacher_backward(g_logits)
         new_teacher = learners.update(teacher, teacher_optimizer, g_teacher, teacher_stats)
 
-        metrics = teacher_metrics | student_metrics | _feedback_metrics(answer, targets, views.labels)
+        metrics = teacher_metrics | student_metrics | feedback_metrics(answer, targets, views.labels)
         metrics["teacher_gradient_norm"] = optax.tree.norm(g_teacher)
         metrics["baseline"] = baseline
         metrics[PSEUDO_LABELS] = targets
@@ -200,68 +195,12 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
     return Algorithm(init, step, lambda state: state.student.weights)
 
 
-def _update_student(
-    config: MPL,
-    network: Network,
-    student: Learner,
-    optimizer: optim.Descent,
-    x_u: Array,
-    targets: Array,
-    views: Views,
-    keys: tuple[Array, Array],
-) -> tuple[Learner, StudentUpdate, Metrics]:
-    """Take the student's step, and keep what the feedback will ask about it."""
-    student_key, labeled_key = keys
-
-    def unlabeled_loss(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
-        logits, stats = network.apply(params, student.stats, x_u, train=True, key=student_key)
-        return cross_entropy(targets, logits, config.label_smoothing), (logits, stats)
-
-    def labeled_loss(params: PyTree) -> tuple[Array, Array]:
-        logits, _ = network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
-        return cross_entropy(views.labels, logits), logits
-
-    (loss, (logits, stats)), gradient = jax.value_and_grad(unlabeled_loss, has_aux=True)(student.params)
-    new_student = learners.update(student, optimizer, gradient, stats)
-    update = StudentUpdate(
-        params=student.params,
-        new_params=new_student.params,
-        gradient=gradient,
-        descend=learners.descend(student, optimizer, gradient),
-        labeled_loss=labeled_loss,
-        label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
-    )
-    metrics = {
-        "student_loss": loss,
-        "student_agreement": accuracy(targets, logits),
-        "student_gradient_norm": optax.tree.norm(gradient),
-    }
-    return new_student, update, metrics
-
-
-def _feedback_metrics(answer: Answer, targets: Array, labels: Array) -> Metrics:
-    """What the student's answer says; its labelled accuracy is that of the forward pass that the estimator made."""
-    metrics = {"feedback": feedbacks.mean_h(answer.h, targets)}
-    if answer.cosine is not None:
-        metrics["feedback_cosine"] = answer.cosine
-    if answer.labeled_logits is not None:
-        metrics["student_labeled_accuracy"] = accuracy(labels, answer.labeled_logits)
-    return metrics
-
-
 def _without_feedback(config: MPL, logits: Logits) -> Logits:
     """Hold T(x_u) fixed where no loss is on it: a backward pass of zeros would be work, and other bits than without."""
     on_weak = config.consistency.weight > 0 and config.consistency.view == "weak"
     if config.feedback.estimator != "none" or on_weak:
         return logits
     return logits._replace(weak=jax.lax.stop_gradient(logits.weak))
-
-
-def _draw(config: MPL, key: Array, logits: Array) -> Array:
-    """Pseudo labels as distributions [U, C]: one-hot ŷ_u ~ T(x_u; θ_T), or T(x_u; θ_T) itself."""
-    if config.labels == "soft":
-        return jax.nn.softmax(logits)
-    return jax.nn.one_hot(jax.random.categorical(key, logits), logits.shape[-1], dtype=logits.dtype)
 
 
 def _teacher_losses(

@@ -77,9 +77,10 @@ def build(config: Augmentation) -> Callable[[Batch, Array], Views]:
     """Make the function from (batch, key) to views."""
 
     def views(batch: Batch, key: Array) -> Views:
+        told = batch.labeled_distributions, batch.distributions
         if not is_picture(batch.unlabeled):
             strong, own_strong = _jittered(config, batch.unlabeled, key), _jittered(config, batch.labeled, more(key))
-            return Views(batch.labeled, batch.labels, batch.unlabeled, strong, labeled_strong=own_strong)
+            return Views(batch.labeled, batch.labels, batch.unlabeled, strong, own_strong, *told)
         labeled_key, weak_key, strong_key = jax.random.split(key, 3)
         labeled = weak(config, batch.labeled, labeled_key)
         unlabeled = weak(config, batch.unlabeled, weak_key)
@@ -88,7 +89,7 @@ def build(config: Augmentation) -> Callable[[Batch, Array], Views]:
         labeled, unlabeled, strong, own_strong = (
             normalize(config, some) for some in (labeled, unlabeled, strong, own_strong)
         )
-        return Views(labeled, batch.labels, unlabeled, strong, labeled_strong=own_strong)
+        return Views(labeled, batch.labels, unlabeled, strong, own_strong, *told)
 
     def more(key: Array) -> Array:
         return jax.random.fold_in(key, 3)  # a fourth key that leaves the first three as they are

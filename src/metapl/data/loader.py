@@ -23,10 +23,19 @@ class Resident(NamedTuple):
     truth: Array | None = None
 
 
+class Answers(NamedTuple):
+    """What a fixed network says of a training set, on the device."""
+
+    labeled: Array  # [L, C] float16
+    unlabeled: Array  # [N, C] float16
+    rows: Array | None = None  # [K] int32: the unlabeled examples that are learnt from; None: all of them
+
+
 def resident(dataset: Dataset) -> Resident:
     """Put the training part of a data set where the steps run."""
     truth = None if dataset.truth is None else jnp.asarray(dataset.truth)
-    return Resident(*map(jnp.asarray, (dataset.labeled, dataset.labels, dataset.unlabeled)), truth)
+    labeled, labels, unlabeled = map(jnp.asarray, (dataset.labeled, dataset.labels, dataset.unlabeled))
+    return Resident(labeled, labels, unlabeled, truth)
 
 
 def labeled_only(data: Resident) -> Resident:
@@ -34,13 +43,28 @@ def labeled_only(data: Resident) -> Resident:
     return Resident(data.labeled, data.labels, data.labeled, data.labels)
 
 
-def batch(data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_size: int) -> Batch:
+def batch(
+    data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_size: int, answers: Answers | None = None
+) -> Batch:
     """Gather the batch of one step; the labelled and the unlabelled stream have orders of their own."""
     labeled_key, unlabeled_key = jax.random.split(key)
     chosen = epoch_indices(labeled_key, step, labeled_size, len(data.labels))
-    others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled))
-    truth = None if data.truth is None else data.truth[others]
-    return Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others], truth=truth)
+    rows = answers.rows if answers is not None else None
+    others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled if rows is None else rows))
+    others = others if rows is None else rows[others]
+    found = Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others])
+    if data.truth is not None:
+        found = found._replace(truth=data.truth[others])
+    if answers is not None:
+        told = _exact(answers.labeled[chosen]), _exact(answers.unlabeled[others])
+        found = found._replace(labeled_distributions=told[0], distributions=told[1])
+    return found
+
+
+def _exact(stored: Array) -> Array:
+    """Distributions that sum to 1 again: in float16, those over many classes are some thousandths off."""
+    values = stored.astype(jnp.float32)
+    return values / jnp.sum(values, axis=-1, keepdims=True)
 
 
 def epoch_indices(key: Array, step: Array, batch_size: int, total: int) -> Array:

@@ -1,0 +1,86 @@
+"""Noisy Student (Xie et al. 2020; the baseline of Appendix E): a fresh, noised student learns true and given labels.
+
+    q    = T(x_u)                        soft labels, or
+    q    = argmax T(x_u)                 hard labels
+    θ_S' = θ_S − η_S ∇_{θ_S} [ CE(y_l, S(x_l; θ_S)) + λ CE(q, S(RandAugment(x_u); θ_S)) ]
+
+T is what the stage before trained; it has answered for all examples before the student is made, without noise. The
+noise is the student's alone: the strong view, and the network's own dropout and stochastic depth. Which of the
+unlabelled examples are learnt from, and how often, is `keep`. A round is a stage, and a stage of the same kind after it
+is the next one, with this student as its teacher: `Stage.model` makes it larger.
+
+Both terms are means. A mean over labelled and unlabelled examples together is λ = U / B, with (B + U) / B times the
+learning rate for the same step.
+
+| symbol           | name                        |
+|------------------|-----------------------------|
+| T(x_u)           | views.distributions         |
+| S(·; θ_S)        | network.apply               |
+| x_l, y_l         | views.labeled, views.labels |
+| RandAugment(x_u) | views.strong                |
+| λ                | config.unlabeled_weight     |
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge, Lt
+
+from metapl import optim
+from metapl.algorithms import learner as learners
+from metapl.algorithms.losses import accuracy, cross_entropy
+from metapl.types import Algorithm, Array, DistributionsConfig, Learner, Metrics, Network, PyTree, Views, Weights
+
+
+@dataclass(frozen=True)
+class NoisyStudent(DistributionsConfig):
+    """Train a fresh student on true labels and on what the stage before's network said of the unlabelled examples."""
+
+    name: ClassVar[str] = "noisy_student"
+
+    labels: Literal["soft", "hard"] = "soft"
+    """Learn from the teacher's whole distribution, or from its best class."""
+    unlabeled_weight: Annotated[float, Ge(0)] = 1.0
+    """Factor of the loss on unlabelled examples."""
+    student_view: Literal["weak", "strong"] = "strong"
+    """Which view of the unlabelled examples the student learns from."""
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of each true label that is spread evenly over all classes."""
+    optimizer: optim.Optimizer = optim.Optimizer()
+
+
+def build(config: NoisyStudent, network: Network, steps: int) -> Algorithm:
+    """Make the method from its settings."""
+    optimizer = optim.build(config.optimizer, steps)
+
+    def init(key: Array, views: Views, start: Weights | None) -> Learner:
+        del start  # the teacher's weights: the student begins afresh
+        return learners.create(network, optimizer, key, views.labeled)
+
+    def step(student: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
+        assert views.distributions is not None  # the loop gives them to methods whose settings ask for them
+        guesses = jnp.argmax(views.distributions, axis=-1)
+        targets = guesses if config.labels == "hard" else views.distributions
+        x_u = views.strong if config.student_view == "strong" else views.weak
+
+        def loss_fn(params: PyTree) -> tuple[Array, Any]:
+            inputs = jnp.concatenate([views.labeled, x_u])
+            logits, stats = network.apply(params, student.stats, inputs, train=True, key=key)
+            labeled, unlabeled = jnp.split(logits, [len(views.labeled)])
+            true = cross_entropy(views.labels, labeled, config.label_smoothing)
+            given = cross_entropy(targets, unlabeled)
+            return true + config.unlabeled_weight * given, (true, given, labeled, unlabeled, stats)
+
+        (_, (true, given, labeled, unlabeled, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(
+            student.params
+        )
+        return learners.update(student, optimizer, gradient, stats), {
+            "loss": true,
+            "unlabeled_loss": given,
+            "labeled_accuracy": accuracy(views.labels, labeled),
+            "student_agreement": accuracy(guesses, unlabeled),
+        }
+
+    return Algorithm(init, step, lambda student: student.weights)

@@ -1,0 +1,176 @@
+"""What a fixed network says of each training example: computed once, stored as probabilities, and the network can go.
+
+Noisy Student and Reduced MPL learn from a large teacher that no longer changes. Its softmax over the whole training
+set (the eval view, no noise) goes to a float16 .npy [N, C], the format that `metapl data select` reads. While it grows
+it is called .npy.partial, so that a file called .npy is a whole one; beside it a .json says which weights and examples
+it is of, and how many rows are done: who asks again goes on from there. Files of other weights are never overwritten.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.augment.views import Augmentation, eval_view
+from metapl.data import loader, probabilities
+from metapl.data.dataset import Dataset
+from metapl.data.selection import Rules, select
+from metapl.schema import ConfigError, to_dict
+from metapl.types import Array, Keep, ModelConfig, Network, Weights
+
+BATCH = 2000  # examples answered at a time: bounds the memory that activations take
+
+Examples = NDArray[np.generic]
+Stored = NDArray[np.float16]
+Origin = dict[str, Any]
+Count = Callable[[int], None]  # rows done so far
+Counting = Callable[[str, int], Count]  # (what is counted, how many there will be)
+
+
+class Teacher(NamedTuple):
+    """A trained network of each seed, and all else that its answers depend on."""
+
+    model: ModelConfig
+    network: Network
+    weights: Weights  # with a leading axis for the seeds
+    augmentation: Augmentation
+
+
+def answers(
+    teacher: Teacher, seeds: Sequence[int], datasets: Sequence[Dataset], keep: Keep, stem: Path, counting: Counting
+) -> loader.Answers:
+    """Ask each seed's network about its training set; the files are STEM.npy and STEM-labeled.npy, or STEM-SEED… ."""
+    answer, told = answer_function(teacher), []
+    for index, (seed, dataset) in enumerate(zip(seeds, datasets, strict=True)):
+        path = stem.with_name(f"{stem.name}-{seed}.npy" if len(seeds) > 1 else f"{stem.name}.npy")
+        labeled_path = path.with_name(f"{path.stem}-labeled.npy")
+        count = counting(f"distributions {path.stem}", len(dataset.unlabeled))
+        labeled = precompute(labeled_path, teacher, index, dataset.labeled, answer)
+        unlabeled = precompute(path, teacher, index, dataset.unlabeled, answer, count)
+        told.append((labeled, unlabeled, kept_rows(path, keep, seed)))
+    return loader.Answers(*jax.tree.map(lambda *parts: jnp.stack(parts), *told))
+
+
+def answer_function(teacher: Teacher) -> Callable[[Weights, int, Array], Array]:
+    """Make softmax(T(x)) of stored examples, as float16, for one of the seeds; compiled once for all of them."""
+    view = eval_view(teacher.augmentation)
+
+    def answer(weights: Weights, index: int, examples: Array) -> Array:
+        # Sliced in here, one seed's weights are not copied: the network may fill half of the memory.
+        params, stats = jax.tree.map(lambda leaf: leaf[index] if len(leaf) > 1 else leaf[0], weights)
+        logits, _ = teacher.network.apply(params, stats, view(examples), train=False)
+        return jax.nn.softmax(logits.astype(jnp.float32)).astype(jnp.float16)
+
+    return jax.jit(answer)
+
+
+def precompute(
+    path: Path,
+    teacher: Teacher,
+    index: int,
+    examples: Examples,
+    answer: Callable[[Weights, int, Array], Array],
+    count: Count = lambda rows: None,
+) -> Stored:
+    """Compute what is not on disk yet of one seed's answers, and map the file into memory: [N, C]."""
+    origin = origin_of(teacher, index, examples)
+    if path.exists():
+        _refuse_another(path, origin)
+        count(len(examples))
+    else:
+        _compute(path, origin, lambda some: answer(teacher.weights, index, some), examples, count)
+    stored: Stored = np.load(path, mmap_mode="r")
+    return stored
+
+
+def _compute(path: Path, origin: Origin, answer: Callable[[Array], Array], examples: Examples, count: Count) -> None:
+    """Fill the file batch by batch, from where it was left."""
+    partial = path.with_name(path.name + ".partial")
+    first = _refuse_another(path, origin) if partial.exists() else 0
+    count(first)
+    rows = np.load(partial, mmap_mode="r+") if first else None
+    for start in range(first, len(examples), BATCH):
+        end = min(start + BATCH, len(examples))
+        some = np.asarray(answer(jnp.asarray(examples[start:end])))
+        if rows is None:
+            _note(path, origin, 0)
+            rows = np.lib.format.open_memmap(partial, "w+", np.float16, (len(examples), some.shape[1]))
+        rows[start:end] = some
+        rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
+        _note(path, origin, end)
+        count(end)
+    partial.replace(path)
+
+
+def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
+    """Rows of a stored file that are learnt from, repeats included; None if all are.
+
+    Their number depends on the settings alone, so that many seeds can train at once: what is kept is gone through again
+    from its start until there are as many as per_class for all classes, or without it as many as there were.
+    """
+    if not keep.per_class and not keep.threshold:
+        return None
+    if keep.per_class:
+        rules = Rules(keep.per_class, keep.threshold, keep.rank, upsample=True, seed=seed)
+        chosen = select(path, rules)
+        rows, wanted = np.repeat(chosen.entries.rows, chosen.copies), keep.per_class * chosen.classes
+    else:
+        best = np.concatenate([chunk.max(axis=1) for chunk in probabilities.chunks(path)])
+        rows, wanted = np.flatnonzero(best >= np.float32(keep.threshold)), len(best)
+    if not len(rows):
+        raise ConfigError(
+            f"keep.threshold {keep.threshold:g} leaves no unlabelled example: the teacher is nowhere so sure"
+        )
+    return np.resize(rows, wanted).astype(np.int32)
+
+
+def origin_of(teacher: Teacher, index: int, examples: Examples) -> Origin:
+    """All that the answers are a function of, as a note that two equal files share."""
+    weights = hashlib.sha256()
+    for place, leaf in jax.tree_util.tree_leaves_with_path(teacher.weights):
+        weights.update(f"{jax.tree_util.keystr(place)} {leaf.dtype} {leaf.shape[1:]}\n".encode())
+        weights.update(np.ascontiguousarray(leaf[index]).data)
+    asked = hashlib.sha256(f"{examples.dtype} {examples.shape}\n".encode())
+    for start in range(0, len(examples), BATCH):
+        asked.update(np.ascontiguousarray(examples[start : start + BATCH]).data)
+    seen = {key: to_dict(teacher.augmentation)[key] for key in ("size", "centre", "mean", "std")}
+    return {
+        "model": to_dict(teacher.model),
+        "view": seen,
+        "weights_sha256": weights.hexdigest(),
+        "examples_sha256": asked.hexdigest(),
+        "rows": len(examples),
+    }
+
+
+def _refuse_another(path: Path, origin: Origin) -> int:
+    """How many rows are done of a file that is there, if it is the file that we would make."""
+    try:
+        noted = json.loads(_note_path(path).read_text("utf-8"))
+        rows, same = int(noted.pop("done")), noted == json.loads(json.dumps(origin))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        raise ConfigError(f"{path}: nothing beside it says whose answers it holds; move it away") from None
+    if not same:
+        raise ConfigError(f"{path} holds another network's answers, or answers to other examples; move it away")
+    return rows
+
+
+def _note(path: Path, origin: Origin, done: int) -> None:
+    """Replace the note as a whole: whoever reads it, after a crash too, sees the old one or the new one."""
+    new = path.with_name(path.name + ".json.new")
+    with new.open("w", encoding="utf-8") as file:
+        file.write(json.dumps({**origin, "done": done}, indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(_note_path(path))
+
+
+def _note_path(path: Path) -> Path:
+    return path.with_name(path.name + ".json")
