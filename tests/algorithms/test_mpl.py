@@ -11,6 +11,7 @@ import two_moons as oracle
 from metapl import algorithms, data, models, optim
 from metapl.algorithms import fixmatch, losses, mpl, supervised, uda
 from metapl.algorithms.feedback import Feedback
+from metapl.algorithms.student import pseudo_labels
 from metapl.data.two_moons import TwoMoons
 from metapl.models.mlp import MLP
 from metapl.models.wide_resnet import WideResNet
@@ -62,7 +63,7 @@ def test_one_step_is_the_examples_step(views, network):
 def test_hard_labels_are_drawn_with_the_teachers_probabilities():
     logits = jnp.log(jnp.array([[0.2, 0.8], [0.9, 0.1]]))
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn = jax.vmap(lambda key: mpl._draw(mpl.MPL(), key, logits))(keys)
+    drawn = jax.vmap(lambda key: pseudo_labels("hard", key, logits))(keys)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_allclose(drawn.mean(0), jnp.exp(logits), atol=0.03)
 

@@ -24,7 +24,7 @@ def views() -> Views:
     x_l, x_u = jax.random.normal(keys[0], (5, 2)), jax.random.normal(keys[1], (7, 2))
     strong = x_u + jax.random.normal(keys[2], x_u.shape)
     given = jax.nn.softmax(2 * jax.random.normal(keys[3], (7, 3)))
-    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, None, given)
+    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, distributions=given)
 
 
 def forward(params, x):

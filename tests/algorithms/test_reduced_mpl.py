@@ -26,7 +26,7 @@ def views() -> Views:
     x_l, x_u = jax.random.normal(keys[0], (5, 2)), jax.random.normal(keys[1], (7, 2))
     strong = x_u + jax.random.normal(keys[2], x_u.shape)
     p_l, p_u = (jax.nn.softmax(2 * jax.random.normal(key, (n, 3))) for key, n in zip(keys[3:], (5, 7), strict=True))
-    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, p_l, p_u)
+    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, labeled_distributions=p_l, distributions=p_u)
 
 
 def student(params, x):

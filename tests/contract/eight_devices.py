@@ -28,7 +28,9 @@ METHODS = {kind.name: kind() for kind in algorithms.METHODS} | {
 def views() -> Views:
     keys = jax.random.split(jax.random.key(0), 4)
     x_l, x_u, x_s, x_ls = (jax.random.normal(key, (n, 8, 8, 3)) for key, n in zip(keys, (8, 16, 16, 8), strict=True))
-    return Views(x_l, jnp.arange(8, dtype=jnp.int32) % 4, x_u, x_s, labeled_strong=x_ls)
+    labels = jnp.arange(8, dtype=jnp.int32) % 4
+    told = (0.1 + 0.6 * jax.nn.one_hot(some, 4) for some in (labels, jnp.arange(16) % 4))
+    return Views(x_l, labels, x_u, x_s, x_ls, *told)
 
 
 def distance(one, many) -> float:

@@ -39,7 +39,7 @@ def views() -> Views:
     x_l = 3.0 * (2 * labels[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[0], (8, 2))
     x_u = 3.0 * (2 * others[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[1], (32, 2))
     x_s = x_u + 0.1 * jax.random.normal(keys[2], x_u.shape)
-    return Views(x_l, labels, x_u, x_s, fairly_sure(labels), fairly_sure(others))
+    return Views(x_l, labels, x_u, x_s, x_l + 0.1, fairly_sure(labels), fairly_sure(others))
 
 
 def fairly_sure(labels):
