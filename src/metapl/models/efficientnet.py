@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from annotated_types import Ge, Gt, Le, Lt
 from flax import linen as nn
 
+from metapl.models.depthwise import DepthwiseConv
 from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
 from metapl.models.norm import BatchNorm
 from metapl.types import Array, ModelConfig
@@ -205,13 +206,12 @@ class Block(nn.Module):
         if plan.expand != 1:
             y = layer(expanded, 1, name="expand_conv")(y)
             y = nn.swish(norm(name="expand_norm")(y, train=train))
-        y = layer(
-            expanded,
+        y = DepthwiseConv(
             plan.size,
             plan.stride,
-            padding=_padding(self.config, plan.size),
-            groups=expanded,
-            kernel_init=depthwise_normal,
+            _padding(self.config, plan.size),
+            DTYPES[self.config.precision],
+            depthwise_normal,
             name="depthwise_conv",
         )(y)
         y = nn.swish(norm(name="depthwise_norm")(y, train=train))

@@ -25,7 +25,6 @@ def conv(
     name: str,
     dtype: jnp.dtype,
     padding: str | int = "SAME",
-    groups: int = 1,
     kernel_init: nn.initializers.Initializer = he_normal,
 ) -> nn.Conv:
     """Make a square convolution; the norm that follows it has the bias."""
@@ -34,7 +33,6 @@ def conv(
         (size, size),
         stride,
         padding,
-        feature_group_count=groups,
         use_bias=False,
         dtype=dtype,
         kernel_init=kernel_init,

