@@ -234,6 +234,8 @@ def test_a_run_starts_from_the_weights_of_another(capsys, tmp_path, monkeypatch)
     cli.main([*first, "--out", "two", "--init-from", "one/weights.safetensors", "--seeds", "2", "--seed", "7"])
     assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
         "config.toml",
+        "confusion.npz",
+        "evaluations.csv",
         "result.json",
         "weights-7.safetensors",
         "weights-8.safetensors",
