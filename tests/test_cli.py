@@ -41,6 +41,15 @@ def test_every_verbs_help_teaches(capsys, verb):
     assert "--out" in out
 
 
+def test_the_help_of_train_lists_every_preset_once_in_groups(capsys):
+    _, out, _ = run(capsys, "train", "--help")
+    lines = out[out.index("Presets") :].splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert listed == list(configs.presets())
+    first = lines.index("")  # an empty line stands before each group
+    assert len({line.split("_")[0] for line in lines[first:] if line}) == lines[first:].count("")
+
+
 def test_a_presets_help_lists_its_settings_with_their_values(capsys):
     code, out, _ = run(capsys, "train", "two_moons_uda", "--help")
     assert code == 0
@@ -76,7 +85,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         (["bench", "mlp", "mpl", "twice"], "bench takes a network"),
         (["bench", "mlp", "--batch", "0"], "batch takes whole numbers of at least 1, got (0,)"),
         (["bench", "mlp", "--repeats", "0"], "repeats takes a number of at least 1, got 0"),
-        (["train"], "train needs a preset or a TOML file first; the presets are two_moons_"),
+        (["train"], "train needs a preset or a TOML file first; metapl train --help lists the presets"),
         (["train", "nowhere.toml"], "is neither a preset"),
         (["train", "two_moons_mpl", "--data.noise", "-1"], "data.noise takes a number of at least 0, got -1.0"),
         (["train", "two_moons_mpl", "--stages.0.method.feedback.estimator", "dott"], "dott"),

@@ -3,6 +3,7 @@
 Nothing heavy is imported before a verb needs it, so that `--help` answers at once.
 """
 
+import itertools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -104,12 +105,16 @@ def _train_help(wanted: bool) -> None:
 
     console = Console(stderr=not wanted)
     if not wanted:
-        raise ConfigError(f"train needs a preset or a TOML file first; the presets are {', '.join(configs.presets())}")
+        raise ConfigError("train needs a preset or a TOML file first; metapl train --help lists the presets")
     console.print("usage: metapl train PRESET_OR_TOML [--out RUN] [--SETTING VALUE …]\n", highlight=False)
     console.print(dedent(train.__doc__), highlight=False, markup=False)
-    console.print("Presets:", highlight=False)
-    for name, first_line in configs.presets().items():
-        console.print(f"  {name:<26}{first_line}", highlight=False)
+    console.print("Presets, in groups by data or network; docs/presets.md has them with the paper's numbers:")
+    presets = configs.presets()
+    width = max(map(len, presets)) + 2
+    for _, group in itertools.groupby(presets.items(), lambda preset: preset[0].split("_")[0]):
+        console.print()
+        for name, first_line in group:
+            console.print(f"  {name:<{width}}{first_line}", highlight=False, markup=False, soft_wrap=True)
     raise SystemExit(0)
 
 

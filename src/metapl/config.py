@@ -1,6 +1,7 @@
 """Every setting of a run, as frozen dataclasses: defaults < preset < file < flags."""
 
 import dataclasses
+import difflib
 import itertools
 import tomllib
 from collections.abc import Mapping
@@ -100,6 +101,13 @@ def presets() -> dict[str, str]:
     return {name: texts[name].splitlines()[0].lstrip("# ") for name in sorted(texts)}
 
 
+def nearest(word: str) -> str:
+    """Which presets may have been meant, and where all of them are listed: too many for an error."""
+    close = difflib.get_close_matches(word, presets(), n=3)
+    listed = "metapl train --help lists the presets"
+    return f"did you mean {' or '.join(close)}? ({listed})" if close else listed
+
+
 def load(preset_or_file: str) -> Config:
     """Read a preset by its name, or a TOML file by its path; the file may name a preset to start from.
 
@@ -109,7 +117,7 @@ def load(preset_or_file: str) -> Config:
         return parse(_preset_text(preset_or_file), preset_or_file)
     path = Path(preset_or_file)
     if not path.is_file():
-        raise ConfigError(f"{preset_or_file!r} is neither a preset ({', '.join(presets())}) nor a TOML file")
+        raise ConfigError(f"{preset_or_file!r} is neither a preset nor a TOML file; {nearest(preset_or_file)}")
     try:
         return parse(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -145,7 +153,7 @@ def _base(preset: Any) -> Config:
     if preset is None:
         return Config()
     if not isinstance(preset, str) or preset not in presets():
-        raise ConfigError(f"preset takes one of {', '.join(presets())}, got {preset!r}")
+        raise ConfigError(f"preset takes the name of a preset, got {preset!r}; {nearest(str(preset))}")
     return parse(_preset_text(preset), preset)
 
 

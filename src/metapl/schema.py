@@ -4,6 +4,7 @@ A field's type is what its annotation says; its range is said by `annotated_type
 `temperature: Annotated[float, Gt(0)] = 1.0`. A class may add `check()` for what no single field can say;
 it raises ValueError.
 Where an annotation is a base class with several kinds (a method, a model), the key `name` chooses.
+A list in a file takes the place of the list before it; a table with numbers for keys changes single items of it.
 """
 
 import dataclasses
@@ -86,15 +87,27 @@ def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:
             raise ConfigError(f"{path} takes {_one_of(get_args(hint))}, got {_show(value)}")
         return value
     if get_origin(hint) is tuple:
+        inner = get_args(hint)[0]
+        if isinstance(value, Mapping) and base is not None:
+            return _change_items(inner, value, kinds, base, path)
         if not isinstance(value, (list, tuple)):
             raise ConfigError(f"{path} takes a list, got {_show(value)}")
-        inner = get_args(hint)[0]
         return tuple(_read(inner, v, kinds, None, f"{path}.{i}") for i, v in enumerate(value))
     if hint is float and isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return float(value)
     if type(value) is not hint:
         raise ConfigError(f"{path} takes {_NAMES.get(hint, hint.__name__)}, got {_show(value)}")
     return value
+
+
+def _change_items(hint: Any, values: Mapping[str, Any], kinds: Kinds, base: tuple[Any, ...], path: str) -> Any:
+    """A table in the place of a list changes items of the list so far: `stages.0.steps = 100`, as the flags do."""
+    items = dict(enumerate(base))
+    for key, value in values.items():
+        if key not in map(str, items):
+            raise ConfigError(f"{_join(path, key)} is none of the {len(items)} there are, which count from 0")
+        items[int(key)] = _read(hint, value, kinds, items[int(key)], _join(path, key))
+    return tuple(items.values())
 
 
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}

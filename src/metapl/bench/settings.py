@@ -61,8 +61,8 @@ def _as_trained(preset_or_file: str) -> Bench:
     """The network, and the last stage's method and batches, as `metapl train` would run them."""
     if not Path(preset_or_file).is_file() and preset_or_file not in configs.presets():
         raise ConfigError(
-            f"{preset_or_file!r} is neither a network ({', '.join(NETWORKS)}), nor a preset "
-            f"({', '.join(configs.presets())}), nor a TOML file"
+            f"{preset_or_file!r} is neither a network ({', '.join(NETWORKS)}), nor a preset, nor a TOML file; "
+            f"{configs.nearest(preset_or_file)}"
         )
     config = configs.load(preset_or_file)
     stage = config.stages[-1]

@@ -10,7 +10,6 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from metapl import config as configs
 from metapl import runtime
 from metapl.bench import report as reports
 from metapl.bench import run, settings
@@ -56,12 +55,9 @@ def _progress(console: Console) -> Iterator[run.Say]:
 
 
 def _help(verb: Callable[..., None]) -> str:
-    """Without a network there are no settings to list, but there are networks, methods and presets."""
-    rows: dict[str, Iterable[str]] = {
-        "Networks": settings.NETWORKS,
-        "Methods": settings.METHODS,
-        "Presets": configs.presets(),
-    }
+    """Without a network there are no settings to list, but there are networks and methods."""
+    rows: dict[str, Iterable[str]] = {"Networks": settings.NETWORKS, "Methods": settings.METHODS}
     lines = ["usage: metapl bench NETWORK_OR_PRESET_OR_TOML [METHOD] [--out FOLDER] [--SETTING VALUE …]", ""]
     lines += [dedent(verb.__doc__)]
-    return "\n".join([*lines, *(f"{title}: {', '.join(names)}" for title, names in rows.items())])
+    lines += [f"{title}: {', '.join(names)}" for title, names in rows.items()]
+    return "\n".join([*lines, "Presets: metapl train --help lists them"])

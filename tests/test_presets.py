@@ -1,0 +1,151 @@
+"""Every preset: it is read, says what it is, and its steps can be traced; the list in the docs is the files' own."""
+
+import dataclasses
+import re
+from importlib import resources
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from metapl import config as configs
+from metapl import models
+from metapl.augment import views
+from metapl.data import loader
+from metapl.models.efficientnet import EfficientNet
+from metapl.models.resnet import ResNet
+from metapl.models.wide_resnet import WideResNet
+from metapl.schema import validate
+from metapl.train import stage_functions
+from metapl.types import DistributionsConfig
+
+NAMES = list(configs.presets())
+TEXTS = {name: (resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8") for name in NAMES}
+CLASSES = {"two_moons": 2, "tfrecord": 1000}
+SHAPES = {"two_moons": (2,), "digits": (8, 8, 1), "tfrecord": (64, 64, 3)}  # others: 32×32; views have their own size
+
+
+def header(name: str) -> dict[str, str]:
+    """What stands after the words of a preset's header."""
+    return dict(re.findall(r"^# (Command|Paper|Hardware|Measured) +(\S.*)$", TEXTS[name], re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_read_checked_and_written_back_the_same(name):
+    config = configs.load(name)
+    validate(config)
+    assert configs.parse(configs.dump(config), "dump") == config
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_header_says_what_it_is(name):
+    assert len(configs.presets()[name]) > 20
+    assert configs.presets()[name].endswith(".")
+    found = header(name)
+    assert set(found) == {"Command", "Paper", "Hardware", "Measured"}
+    assert found["Command"].startswith(f"metapl train {name}")
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("_small")])
+def test_a_small_one_has_the_methods_of_its_sibling(name):
+    if name.removesuffix("_small") in NAMES:
+        sibling = configs.load(name.removesuffix("_small"))
+        small = configs.load(name)
+        assert [stage.method.name for stage in small.stages] == [stage.method.name for stage in sibling.stages]
+        assert small.data == sibling.data
+    assert sum(stage.steps for stage in configs.load(name).stages) < 10_000
+
+
+def shallow(config: configs.Config) -> configs.Config:
+    """The same kind of network with few layers: they are traced in a fraction of the time."""
+    match config.model:
+        case WideResNet():
+            model = dataclasses.replace(config.model, depth=10, width=1)
+        case ResNet():
+            model = dataclasses.replace(config.model, depth=18)
+        case EfficientNet():
+            model = dataclasses.replace(config.model, depth=0.1)
+        case other:
+            model = other
+    return dataclasses.replace(config, model=model)
+
+
+def kind(name: str) -> tuple:
+    """What a trace depends on: presets that differ in numbers alone are traced once."""
+    config = shallow(configs.load(name))
+    stages = tuple((repr(_shape_of(stage.method)), stage.unlabeled, stage.model) for stage in config.stages)
+    return config.data.name, config.model, repr(_shape_of(config.augmentation)), stages
+
+
+def _shape_of(setting):
+    """A setting without its numbers, but for which of them are zero or absent."""
+    if dataclasses.is_dataclass(setting):
+        return [(f.name, _shape_of(getattr(setting, f.name))) for f in dataclasses.fields(setting)]
+    return bool(setting) if isinstance(setting, int | float) else setting
+
+
+ONCE = list({kind(name): name for name in reversed(NAMES)}.values())
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_its_steps_can_be_traced(name):
+    """Nothing is computed: only whether the settings, the network, the views and the data's shapes go together."""
+    config = shallow(configs.load(name))
+    classes, shape = CLASSES.get(config.data.name, 10), SHAPES.get(config.data.name, (32, 32, 3))
+    dtype = jnp.float32 if len(shape) == 1 else jnp.uint8
+
+    def some(*shape: int, dtype: jnp.dtype) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype)
+
+    data = loader.Resident(
+        some(12, *shape, dtype=dtype),
+        some(12, dtype=jnp.int32),
+        some(20, *shape, dtype=dtype),
+        some(20, dtype=jnp.int32),
+    )
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
+    weights = None
+    for stage, model in zip(config.stages, config.stage_models, strict=True):
+        answers = None
+        if isinstance(stage.method, DistributionsConfig):
+            answers = loader.Answers(some(1, 12, classes, dtype=jnp.float16), some(1, 20, classes, dtype=jnp.float16))
+            weights = None
+        small = dataclasses.replace(stage, labeled_batch=4, unlabeled_batch=4)
+        network = models.build(model, classes)
+        init, advance, predictor = stage_functions(config, small, network, own_data=False)
+        state = jax.eval_shape(init, keys, weights, answers, data, None)
+        number = some(dtype=jnp.int32)
+        after, metrics = jax.eval_shape(advance, state, keys, answers, data, number, number)
+        assert jax.tree.structure(after) == jax.tree.structure(state)
+        assert metrics
+        weights = predictor(after)
+    view = views.eval_view(config.augmentation)
+    pictures = some(2, *shape, dtype=dtype)
+    one = jax.tree.map(lambda leaf: some(*leaf.shape[1:], dtype=leaf.dtype), weights)
+    logits, _ = jax.eval_shape(lambda w, x: network.apply(w.params, w.stats, view(x), train=False), one, pictures)
+    assert logits.shape == (2, classes)
+
+
+def test_the_list_in_the_docs_is_the_files_own():
+    """`python tests/test_presets.py` writes it."""
+    if not DOCS.is_file():
+        pytest.skip("docs are not installed")
+    assert DOCS.read_text("utf-8").split(MARK)[1] == table()
+
+
+DOCS = Path(__file__).parents[1] / "docs" / "presets.md"
+MARK = "<!-- written by python tests/test_presets.py -->\n"
+
+
+def table() -> str:
+    rows = ["", "| preset | what | the paper's number | measured here |", "|---|---|---|---|"]
+    rows += [
+        f"| `{name}` | {configs.presets()[name]} | {header(name)['Paper']} | {header(name)['Measured']} |"
+        for name in NAMES
+    ]
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    DOCS.write_text(DOCS.read_text("utf-8").split(MARK)[0] + MARK + table(), "utf-8")
