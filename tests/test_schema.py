@@ -104,7 +104,7 @@ def test_another_kind_starts_from_its_own_defaults():
 
 
 def test_a_missing_file_is_named_with_the_nearest_presets():
-    with pytest.raises(ConfigError, match="'nowhere.toml' is neither a preset nor a TOML file; metapl train --help"):
+    with pytest.raises(ConfigError, match=r"'nowhere\.toml' is neither a preset nor a TOML file; metapl train --help"):
         configs.load("nowhere.toml")
     with pytest.raises(ConfigError, match="did you mean two_moons_mpl_uda "):
         configs.load("two_moons_mpl_udaa")
