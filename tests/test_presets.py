@@ -75,7 +75,7 @@ def facts(name: str) -> set[str]:
     """What can go wrong in a trace: a method's settings, a network under a method, the views of a source."""
     config = configs.load(name)
     network = config.model.name
-    found = {repr((config.data.name, network, _without_numbers(config.augmentation)))}
+    found = {repr((config.data.name, _without_numbers(config.augmentation)))}
     for stage in config.stages:
         settings = [
             f"{f.name}={_without_numbers(getattr(stage.method, f.name))}" for f in dataclasses.fields(stage.method)
