@@ -1,9 +1,31 @@
-"""Shared by all tests: double precision where a proof needs it."""
+"""Shared by all tests: how their programs are compiled, and double precision where a proof needs it."""
 
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+HURRY = ("--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make compiling cheap: tests compile hundreds of programs, many of them again, and run each for a moment.
+
+    The compiler is told to hurry, and every worker and child process finds what another has compiled: together half of
+    the time. Workers are children of the process that comes here first, and have its choices in their environment.
+    """
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    os.environ["XLA_FLAGS"] = " ".join([*flags, *(flag for flag in HURRY if flag not in flags)])
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="metapl-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+        jax.config.update("jax_compilation_cache_dir", folder)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 @pytest.fixture

@@ -152,11 +152,7 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         # T(x; θ_T): forward now; the backward pass waits until the student has answered.
         def teach(params: PyTree) -> tuple[Logits, PyTree]:
             seen = views._replace(labeled=labeled.inputs)
-            if config.consistency.weight > 0:
-                logits, stats = forward_views(config.consistency, teacher_network, params, teacher.stats, seen, key)
-            else:
-                logits, stats = forward_apart(teacher_network, params, teacher.stats, seen, key, weak_key)
-            return _without_feedback(config, logits), stats
+            return _forward(config, teacher_network, params, teacher.stats, seen, (key, weak_key))
 
         logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
 
@@ -175,11 +171,9 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         credit = feedbacks.credit(config.feedback, answer.h, baseline, targets)
         new_baseline = feedbacks.next_baseline(config.feedback, answer.h, baseline, targets)
         if config.student_wait_steps:
-            begun = teacher.updates >= config.student_wait_steps
-            credit = jnp.where(begun, credit, 0.0)
-            new_student, new_baseline = jax.tree.map(
-                lambda new, old: jnp.where(begun, new, old), (new_student, new_baseline), (student, baseline)
-            )
+            new = (new_student, credit, new_baseline)
+            old = (student, jnp.zeros_like(credit), baseline)
+            new_student, credit, new_baseline = _once(teacher.updates >= config.student_wait_steps, new, old)
 
         # θ_T' = θ_T − η_T g_T
         teacher_metrics, g_logits = _teacher_losses(config, logits, labeled, credit, teacher.updates, steps)
@@ -193,6 +187,23 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         return State(new_teacher, new_student, new_baseline), metrics
 
     return Algorithm(init, step, lambda state: state.student.weights)
+
+
+def _forward(
+    config: MPL, network: Network, params: PyTree, stats: PyTree, views: Views, keys: tuple[Array, Array]
+) -> tuple[Logits, PyTree]:
+    """T(x; θ_T) of all views as the teacher's own method passes them, so that its bits are that method's."""
+    key, weak_key = keys
+    if config.consistency.weight > 0:
+        logits, stats = forward_views(config.consistency, network, params, stats, views, key)
+    else:
+        logits, stats = forward_apart(network, params, stats, views, key, weak_key)
+    return _without_feedback(config, logits), stats
+
+
+def _once(begun: Array, new: PyTree, old: PyTree) -> PyTree:
+    """Give `new` when the student has begun, else `old`."""
+    return jax.tree.map(lambda new, old: jnp.where(begun, new, old), new, old)
 
 
 def _without_feedback(config: MPL, logits: Logits) -> Logits:

@@ -136,12 +136,7 @@ def build(config: ReducedMPL, network: Network, steps: int) -> Algorithm:
         credit = feedbacks.credit(config.feedback, answer.h, baseline, targets)
 
         # θ_T' = θ_T' − η_T g_T'
-        def teacher_loss(labeled: Array, unlabeled: Array) -> tuple[Array, Array]:
-            supervised = cross_entropy(views.labels, labeled, config.label_smoothing)
-            credited = jnp.sum(credit * -jax.nn.log_softmax(unlabeled))
-            return config.supervised_weight * supervised + credited, supervised
-
-        g_logits, supervised = jax.grad(teacher_loss, argnums=(0, 1), has_aux=True)(labeled, unlabeled)
+        supervised, g_logits = _teacher_loss(config, (labeled, unlabeled), views.labels, credit)
         (g_teacher,) = teacher_backward(g_logits)
         new_teacher = learners.update(teacher, teacher_optimizer, g_teacher, teacher.stats)
 
@@ -158,6 +153,21 @@ def build(config: ReducedMPL, network: Network, steps: int) -> Algorithm:
         return State(new_teacher, new_student, new_baseline), metrics
 
     return Algorithm(init, step, lambda state: state.student.weights)
+
+
+def _teacher_loss(
+    config: ReducedMPL, logits: tuple[Array, Array], labels: Array, credit: Array
+) -> tuple[Array, tuple[Array, Array]]:
+    """CE(y_l, T'(p_l)), and the gradient of the whole loss of T' with respect to its logits."""
+
+    def loss(logits: tuple[Array, Array]) -> tuple[Array, Array]:
+        labeled, unlabeled = logits
+        supervised = cross_entropy(labels, labeled, config.label_smoothing)
+        credited = jnp.sum(credit * -jax.nn.log_softmax(unlabeled))
+        return config.supervised_weight * supervised + credited, supervised
+
+    cotangent, supervised = jax.grad(loss, has_aux=True)(logits)
+    return supervised, cotangent
 
 
 def _given(views: Views) -> tuple[Array, Array]:

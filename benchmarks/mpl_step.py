@@ -1,0 +1,117 @@
+"""What an MPL step costs beside its forward and backward passes alone, and what each estimator of the feedback costs.
+
+    python benchmarks/mpl_step.py [--batch 16] [--unlabeled-batch 112] [--rounds 9]
+
+`passes` is a program of nothing but MPL's passes on the same pictures: the teacher forward and backward over [labelled,
+weak, strong], the student over the unlabelled pictures, and over the labelled ones for the cosine. The steps around it
+are the package's own, with a UDA teacher and Nesterov. All programs run in turn, in one process; the medians of their
+ratios within a round are printed. Columns: milliseconds (median), over `passes`, over the loss difference.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from metapl import models, runtime
+from metapl.algorithms.feedback import Feedback
+from metapl.algorithms.forward import forward_views
+from metapl.algorithms.losses import Consistency, cross_entropy
+from metapl.algorithms.mpl import MPL
+from metapl.bench import program
+from metapl.bench.settings import Bench
+from metapl.models.wide_resnet import WideResNet
+from metapl.optim import Optimizer
+from metapl.types import Array, PyTree, Views, Weights
+
+ESTIMATORS = ("cosine", "finite_difference", "dot", "per_example", "none")
+Run = Callable[[], Any]
+
+
+def step(bench: Bench, batch: int) -> Run:
+    """The package's own step, compiled, on a state that it gives away each time."""
+    case = program.build(bench, batch)
+    state = case.init(case.key, case.views)
+
+    def run() -> Any:
+        nonlocal state
+        state, metrics = case.step(state, case.views, case.key)
+        return state, metrics
+
+    return run
+
+
+def passes(bench: Bench, batch: int, consistency: Consistency) -> Run:
+    """The same passes and nothing else: gradients come out, so that none of them can be left out."""
+    network = models.build(bench.model, bench.classes)
+    views = program.random_views(bench, batch, jax.random.key(0))
+
+    def student_gradient(student: Weights, inputs: Array, targets: Array) -> PyTree:
+        def loss(params: PyTree) -> Array:
+            return cross_entropy(targets, network.apply(params, student.stats, inputs, train=True)[0])
+
+        return jax.grad(loss)(student.params)
+
+    def all_passes(teacher: Weights, student: Weights, views: Views) -> PyTree:
+        def answers(params: PyTree) -> Any:
+            return forward_views(consistency, network, params, teacher.stats, views, jax.random.key(0))[0]
+
+        logits, backward = jax.vjp(answers, teacher.params)
+        on_unlabeled = student_gradient(student, views.weak, jax.nn.softmax(logits.weak))
+        on_labeled = student_gradient(student, views.labeled, views.labels)
+        return backward(logits), on_unlabeled, on_labeled
+
+    teacher, student = (network.init(jax.random.key(seed), views.labeled) for seed in (0, 1))
+    compiled = jax.jit(all_passes)
+    return lambda: compiled(teacher, student, views)
+
+
+def seconds(run: Run) -> float:
+    """Time one call to its end."""
+    start = time.perf_counter()
+    jax.block_until_ready(run())
+    return time.perf_counter() - start
+
+
+def main() -> None:
+    """Compile all, warm up, take turns."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--unlabeled-batch", type=int, default=112)
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--depth", type=int, default=28)
+    parser.add_argument("--width", type=int, default=2)
+    args = parser.parse_args()
+    runtime.start()
+    nesterov = Optimizer(0.05, momentum=0.9, nesterov=True, weight_decay=5e-4)
+    model = WideResNet(depth=args.depth, width=args.width)
+    runs: dict[str, Run] = {}
+    for passing in ("one", "apart"):
+        term = Consistency(1.0, passes=passing)
+        methods = {
+            name: MPL(Feedback(name), consistency=term, teacher=nesterov, student=nesterov) for name in ESTIMATORS
+        }
+        benches = {name: Bench(model, method, (args.batch,), args.unlabeled_batch) for name, method in methods.items()}
+        runs[f"passes, {passing}"] = passes(benches["cosine"], args.batch, term)
+        for name in ESTIMATORS if passing == "one" else ESTIMATORS[:1]:
+            runs[f"{name}, {passing}"] = step(benches[name], args.batch)
+    for run in runs.values():
+        seconds(run)
+        seconds(run)
+    rounds = [{name: seconds(run) for name, run in runs.items()} for _ in range(args.rounds)]
+    batches = f"{args.batch} labelled and {args.unlabeled_batch} unlabelled"
+    print(f"WRN-{args.depth}-{args.width}, {batches}, {args.rounds} rounds")
+    for name in runs:
+        each = statistics.median(times[name] for times in rounds)
+        ratios = [
+            statistics.median(times[name] / times[other] for times in rounds)
+            for other in (f"passes, {name.split(', ')[1]}", "finite_difference, one")
+        ]
+        print(f"{name:<24}{1e3 * each:9.1f} ms{ratios[0]:8.3f}{ratios[1]:8.3f}")
+
+
+if __name__ == "__main__":
+    main()
