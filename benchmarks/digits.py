@@ -2,46 +2,86 @@
 
     python benchmarks/digits.py --out runs/digits
 
-Runs what is not there yet, each with the command that it prints, and prints the tables as Markdown. Two series:
+Runs what is not there yet and prints the tables as Markdown. Two series:
 
-- `seeds`: all presets, one split, ten seeds: the spread is that of first weights, batches and views.
-- `splits`: the methods that are compared in pairs, ten splits with a seed each: which 40 pictures carry labels is
-  drawn anew, too, so that a difference means something beyond one choice of labels.
+- `seeds`: all presets, one split, ten seeds, each by the command that it prints: the spread is that of first weights,
+  batches and views.
+- `splits`: the methods that are compared in pairs, on ten splits with a seed each: which 40 pictures carry labels is
+  drawn anew, too, so that a difference means something beyond one choice of labels. All ten train at once, in here.
 
 Accuracies are those of the final weights on the test pictures; nothing is chosen by them.
 """
 
 import argparse
+import dataclasses
 import json
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl import config as configs
+from metapl import data, evaluate, runtime
 from metapl.statistics import mean_and_std, paired
+from metapl.train import train
 
+
+class Row(NamedTuple):
+    """A preset, or one with a setting changed."""
+
+    title: str
+    preset: str
+    stage: int = 0
+    setting: str = ""
+    value: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        """What runs it with ten seeds."""
+        flag = f"--stages.{self.stage}.method.{self.setting.replace('_', '-')}"
+        changed = [flag, self.value] if self.value else [flag] if self.setting else []
+        return ["metapl", "train", self.preset, "--seeds", str(TIMES), *changed]
+
+    @property
+    def toml(self) -> str:
+        """The same settings as a file."""
+        changed = f'[stages.{self.stage}]\nmethod.{self.setting} = "{self.value}"\n' if self.setting else ""
+        return f'preset = "{self.preset}"\n{changed}'
+
+
+TIMES = 10
+STRONG, NONE = ("student_view", "strong"), ("feedback.estimator", "none")
 METHODS = {
-    "supervised": "Supervised",
-    "label_smoothing": "Supervised, label smoothing",
-    "mixup": "Supervised, Mixup",
-    "randaugment": "Supervised, RandAugment",
-    "pseudo_labels": "Pseudo Labels",
-    "noisy_student": "Noisy Student, one round",
-    "uda": "UDA",
-    "fixmatch": "FixMatch",
-    "mpl": "MPL, UDA teacher",
-    "mpl_none": "MPL, UDA teacher, no feedback",
-    "mpl_supervised": "MPL, supervised teacher",
-    "mpl_mixup": "MPL, Mixup teacher",
-    "mpl_randaugment": "MPL, RandAugment teacher",
-    "mpl_pseudo_labels": "MPL, Pseudo Labels teacher",
-    "mpl_regularizer": "MPL as a regulariser",
-    "reduced_mpl": "Reduced MPL",
-    "supervised_full": "Supervised, all labels",
+    "supervised": Row("Supervised", "digits_supervised_small"),
+    "label_smoothing": Row("Supervised, label smoothing", "digits_label_smoothing_small"),
+    "mixup": Row("Supervised, Mixup", "digits_mixup_small"),
+    "randaugment": Row("Supervised, RandAugment", "digits_randaugment_small"),
+    "pseudo_labels": Row("Pseudo Labels", "digits_pseudo_labels_small"),
+    "noisy_student": Row("Noisy Student, one round", "digits_noisy_student_small"),
+    "uda": Row("UDA", "digits_uda_small"),
+    "fixmatch": Row("FixMatch", "digits_fixmatch_small"),
+    "mpl": Row("MPL, UDA teacher", "digits_mpl_small"),
+    "mpl_none": Row("MPL, UDA teacher, no feedback", "digits_mpl_none_small"),
+    "mpl_strong": Row("MPL, UDA teacher, student on strong views", "digits_mpl_small", 0, *STRONG),
+    "mpl_none_strong": Row(
+        "MPL, UDA teacher, student on strong views, no feedback", "digits_mpl_none_small", 0, *STRONG
+    ),
+    "mpl_supervised": Row("MPL, supervised teacher", "digits_mpl_supervised_small"),
+    "mpl_supervised_none": Row("MPL, supervised teacher, no feedback", "digits_mpl_supervised_small", 0, *NONE),
+    "mpl_mixup": Row("MPL, Mixup teacher", "digits_mpl_mixup_small"),
+    "mpl_randaugment": Row("MPL, RandAugment teacher", "digits_mpl_randaugment_small"),
+    "mpl_randaugment_none": Row("MPL, RandAugment teacher, no feedback", "digits_mpl_randaugment_small", 0, *NONE),
+    "mpl_pseudo_labels": Row("MPL, Pseudo Labels teacher", "digits_mpl_pseudo_labels_small"),
+    "mpl_regularizer": Row("MPL as a regulariser", "digits_mpl_regularizer_small"),
+    "reduced_mpl": Row("Reduced MPL", "digits_reduced_mpl_small"),
+    "reduced_mpl_none": Row("Reduced MPL, no feedback", "digits_reduced_mpl_small", 1, *NONE),
+    "reduced_mpl_random": Row("Reduced MPL, corrector not residual", "digits_reduced_mpl_small", 1, "no_residual"),
+    "supervised_full": Row("Supervised, all labels", "digits_supervised_full_small"),
 }
 PAIRS = (
     ("uda", "supervised"),
@@ -50,33 +90,43 @@ PAIRS = (
     ("mpl", "uda"),
     ("mpl_none", "uda"),
     ("mpl", "mpl_none"),
+    ("mpl_strong", "mpl_none_strong"),
+    ("mpl_strong", "uda"),
+    ("mpl_supervised", "mpl_supervised_none"),
+    ("mpl_supervised", "label_smoothing"),
 )
-COMPARED = ("supervised", "uda", "mpl", "mpl_none", "fixmatch")
-TIMES = 10
-
-
-def commands(out: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Each run's folder, and what makes it."""
-    for name in METHODS:
-        folder = out / f"digits_{name}_small"
-        yield folder, ["metapl", "train", folder.name, "--seeds", str(TIMES), "--out", str(folder)]
-    for name in COMPARED:
-        for k in range(TIMES):
-            folder = out / "splits" / f"digits_{name}_small-{k}"
-            split = f"digits@40#{k}"
-            preset = f"digits_{name}_small"
-            yield folder, ["metapl", "train", preset, "--seed", str(k), "--data.split", split, "--out", str(folder)]
+COMPARED = tuple(dict.fromkeys(name for pair in PAIRS for name in pair))
 
 
 def accuracies(folder: Path) -> NDArray[np.float64]:
-    """A finished run's test accuracies, one for each seed, in per cent."""
+    """A finished run's test accuracies, one for each seed."""
     found = json.loads((folder / "result.json").read_text("utf-8"))["accuracies"]
-    return 100 * np.array([found[seed] for seed in sorted(found, key=int)])
+    return np.array([found[seed] for seed in sorted(found, key=int)])
 
 
-def over_splits(out: Path, name: str) -> NDArray[np.float64]:
-    """The accuracies of one method, one for each split."""
-    return np.concatenate([accuracies(out / "splits" / f"digits_{name}_small-{k}") for k in range(TIMES)])
+def over_seeds(name: str, out: Path) -> NDArray[np.float64]:
+    """One method with ten seeds on one split, by its command."""
+    folder = out / "seeds" / name
+    if not (folder / "result.json").exists():
+        command = [*METHODS[name].command, "--out", str(folder)]
+        print(shlex.join(command), file=sys.stderr)
+        subprocess.run([sys.executable, "-m", "metapl", *command[1:]], check=True, stdout=sys.stderr)
+    return 100 * accuracies(folder)
+
+
+def over_splits(name: str, out: Path) -> NDArray[np.float64]:
+    """One method on ten splits, with a seed each."""
+    file = out / "splits" / f"{name}.json"
+    if not file.exists():
+        print(f"{METHODS[name].title} on {TIMES} splits", file=sys.stderr)
+        config = configs.parse(METHODS[name].toml, name)
+        sources = (dataclasses.replace(config.data, split=f"digits@40#{k}") for k in range(TIMES))
+        datasets = [data.load(source, [k], ())[0] for k, source in enumerate(sources)]
+        trained = train(config, range(TIMES), datasets)
+        found = evaluate.accuracies(trained, config.augmentation, datasets)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(found.tolist()), "utf-8")
+    return 100 * np.array(json.loads(file.read_text("utf-8")))
 
 
 def row(title: str, values: NDArray[np.float64]) -> str:
@@ -89,26 +139,17 @@ def pair_row(ours: str, theirs: str, values: dict[str, NDArray[np.float64]]) -> 
     """The difference of two methods over the same seeds or splits."""
     found = paired(values[ours], values[theirs])
     interval = f"[{found.low:+.2f}, {found.high:+.2f}]"
-    return f"| {METHODS[ours]} | {METHODS[theirs]} | {found.mean:+.2f} {interval} | {found.better} / {found.worse} |"
+    titles = f"{METHODS[ours].title} | {METHODS[theirs].title}"
+    return f"| {titles} | {found.mean:+.2f} {interval} | {found.better} / {found.worse} |"
 
 
-def tables(out: Path) -> str:
-    """All tables, as Markdown."""
-    seeds = {name: accuracies(out / f"digits_{name}_small") for name in METHODS}
-    splits = {name: over_splits(out, name) for name in COMPARED}
-    head = ["| method | accuracy (%) | lowest … highest |", "|---|---|---|"]
-    pair_head = ["| method | against | difference (points) | better / worse |", "|---|---|---|---|"]
-    lines = ["One split, ten seeds:", "", *head, *(row(METHODS[name], values) for name, values in seeds.items()), ""]
-    lines += ["In pairs, over the seeds:", "", *pair_head, *(pair_row(*pair, seeds) for pair in PAIRS), ""]
-    lines += [
-        "Ten splits, a seed each:",
-        "",
-        *head,
-        *(row(METHODS[name], values) for name, values in splits.items()),
-        "",
-    ]
-    lines += ["In pairs, over the splits:", "", *pair_head, *(pair_row(*pair, splits) for pair in PAIRS)]
-    return "\n".join(lines)
+def table(heading: str, values: dict[str, NDArray[np.float64]]) -> Iterator[str]:
+    """One series: each method, then the pairs."""
+    yield from (f"### {heading}", "", "| method | accuracy (%) | lowest … highest |", "|---|---|---|")
+    yield from (row(METHODS[name].title, own) for name, own in values.items())
+    yield from ("", "| method | against | difference (points) | better / worse |", "|---|---|---|---|")
+    yield from (pair_row(*pair, values) for pair in PAIRS)
+    yield ""
 
 
 def main() -> None:
@@ -116,11 +157,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/digits"))
     out = parser.parse_args().out
-    for folder, command in commands(out):
-        if not (folder / "result.json").exists():
-            print(shlex.join(command), file=sys.stderr)
-            subprocess.run([sys.executable, "-m", "metapl", *command[1:]], check=True, stdout=sys.stderr)
-    print(tables(out))
+    runtime.start()
+    splits = {name: over_splits(name, out) for name in COMPARED}
+    seeds = {name: over_seeds(name, out) for name in METHODS}
+    print("\n".join([*table("One split, ten seeds", seeds), *table("Ten splits, a seed each", splits)]))
 
 
 if __name__ == "__main__":
