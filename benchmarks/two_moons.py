@@ -40,13 +40,15 @@ def ours(method: str, datasets: int, steps: int) -> Callable[[], float]:
     network = models.build(config.model, classes=2)
     keys = jnp.stack([jax.random.key(seed) for seed in range(datasets)])
     start = jax.vmap(network.init)(keys, resident.labeled)
-    init, advance, _ = train.stage_functions(config, stage, network, own_data=datasets > 1)
-    state = jax.block_until_ready(advance(init(keys, start, None, resident, None), keys, None, resident, 0, 1)[0])
+    init, zeros, advance, _ = train.stage_functions(config, stage, network, own_data=datasets > 1)
+    state = init(keys, start, None, resident, None)
+    totals = zeros(state, keys, None, resident)
+    state = jax.block_until_ready(advance(state, totals, keys, None, resident, 0, 1)[0])
 
     def measure() -> float:
         nonlocal state
         begin = time.perf_counter()
-        state = jax.block_until_ready(advance(state, keys, None, resident, 0, steps)[0])
+        state = jax.block_until_ready(advance(state, totals, keys, None, resident, 0, steps)[0])
         return (time.perf_counter() - begin) / steps
 
     return measure

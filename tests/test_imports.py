@@ -14,7 +14,7 @@ ROOT = Path(metapl.__file__).parent
 # From the ground up; a module may import from rows above its own, and from its own package.
 FLOORS = [
     {"", "schema"},
-    {"types", "folders", "flags", "measures", "statistics", "runtime"},
+    {"types", "folders", "flags", "measures", "pace", "statistics", "runtime"},
     {"optim", "models", "augment", "results", "scores"},
     {"data", "algorithms", "weights"},
     {"config", "distributions"},

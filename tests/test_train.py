@@ -1,6 +1,7 @@
 """The one loop: the same seed gives the same numbers, however the work is cut."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -49,6 +50,33 @@ def test_how_the_loop_is_cut_changes_nothing(three_seeds):
     assert_same(cut.weights, three_seeds.weights)
     assert [(stage, done) for stage, done, _ in seen] == [(0, 15), (0, 30), (0, 40)]
     assert {"feedback", "student_loss", "teacher_loss"} <= set(seen[0][2])
+
+
+@pytest.mark.parametrize(("seeds", "log_every_steps"), [([4, 5, 6], 40), ([4], 15)])
+def test_pieces_change_no_bit_of_the_weights_or_of_a_report(monkeypatch, seeds, log_every_steps):
+    """Whatever the time makes of them: one step at a time, seven, or all up to the next report."""
+    config = small("two_moons_mpl_uda", log_every_steps=log_every_steps)
+    datasets = data.load(config.data, seeds, ())
+    program, found = prepare(config, datasets), []
+    for steps in (1, 7, 1000):
+        monkeypatch.setattr("metapl.train.Pace", lambda steps=steps: SimpleNamespace(steps=steps, follow=lambda *_: 0))
+        told = []
+        watch = lambda *news, told=told: told.append(jax.device_get(news))  # noqa: E731
+        trained = train_on(config, seeds, datasets, watch=watch, program=program)
+        found.append((jax.device_get(trained.weights), told))
+    assert_same(found[0], found[2])
+    assert_same(found[1], found[2])
+    assert program.stages[0].advance._cache_size() == 1
+
+
+def test_a_report_is_the_mean_of_its_steps():
+    told = {}
+    for every in (1, 3):
+        config = small("two_moons_supervised", log_every_steps=every)
+        train(config, [4], watch=lambda *news, every=every: told.setdefault(every, []).append(news[2]["loss"][0]))
+    single = np.array(told[1])
+    np.testing.assert_allclose(told[3][:-1], single[:39].reshape(-1, 3).mean(1), rtol=1e-6)
+    np.testing.assert_allclose(told[3][-1], single[39], rtol=1e-6)
 
 
 def test_a_seed_does_not_feel_its_neighbours(three_seeds):

@@ -1,10 +1,11 @@
-"""The one loop: for every stage, for every chunk of steps, `state, metrics = advance(state, …)`.
+"""The one loop: for every stage, for every piece of its steps, `state, totals = advance(state, totals, …)`.
 
-Randomness is a function of (seed, stage, step), so no step depends on how the loop is cut into chunks. Several seeds
-train at once: the same steps under `vmap`, with a data set and a state for each seed along the leading axis. Seeds that
-train one after another share a `Program`, so that they compile once.
+Randomness is a function of (seed, stage, step), and sums of metrics go on from piece to piece, so no number depends on
+how the loop is cut. Several seeds train at once: the same steps under `vmap`, with a data set and a state for each seed
+along the leading axis. Seeds that train one after another share a `Program`, so that they compile once.
 """
 
+import bisect
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from metapl.config import Config, Stage
 from metapl.data import loader
 from metapl.data.dataset import Dataset
 from metapl.distributions import Counting, Teacher
+from metapl.pace import Pace
 from metapl.scores import score
 from metapl.types import Array, Batch, DistributionsConfig, Keep, Metrics, Network, PyTree, Weights
 from metapl.weights import load, starting_from
@@ -38,12 +40,25 @@ class Trained(NamedTuple):
 Examine = Callable[[int, int, Trained], Metrics]  # (stage, steps done, what there is so far) -> numbers for each seed
 
 
+class StageProgram(NamedTuple):
+    """One stage's functions.
+
+    All that differs between seeds has a leading axis: states, totals, keys, a teacher's answers, and the data if each
+    seed has its own.
+    """
+
+    init: Any  # (keys, weights, answers, data, pretrained) -> state; fresh networks start from `pretrained`, if any
+    zeros: Any  # (state, keys, answers, data) -> totals of no steps
+    advance: Any  # (state, totals, keys, answers, data, first, last) -> (state, totals); the state is given away
+    predictor: Callable[[PyTree], Weights]  # which of a state's weights are evaluated and handed on
+
+
 class Program(NamedTuple):
     """What is compiled, once for all the seeds that train one after another in groups of one size."""
 
     networks: tuple[Network, ...]  # each stage's
     own_data: bool  # has each seed data of its own?
-    stages: tuple[tuple[Any, Any, Any], ...]  # each stage's functions
+    stages: tuple[StageProgram, ...]
 
 
 def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
@@ -86,17 +101,25 @@ def train(
             )
             del teacher, weights  # all that held the large network: its memory is free before the next one is made
             weights = None
-        init, advance, predictor = program.stages[index]
+        init, zeros, advance, predictor = program.stages[index]
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
         state = init(keys, weights, answers, resident, pretrained if model == config.model else None)
+        weights = None  # those of the stage before: the new state has what it needs of them
+        nothing = totals = zeros(state, keys, answers, resident)
         examined = examinations(config, index) if examine else set()
-        first = 0
-        for last in sorted(borders(stage.steps, config.log_every_steps) | examined):
-            state, metrics = advance(state, keys, answers, resident, first, last)
-            first = last
-            if examine and last in examined:
-                metrics |= examine(index, last, Trained(program.networks[index], predictor(state)))
-            watch(index, last, metrics)
+        reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
+        step, reported, pace = 0, 0, Pace()
+        while step < stage.steps:
+            last = min(step + pace.steps, reports[bisect.bisect(reports, step)])
+            state, totals = advance(state, totals, keys, answers, resident, step, last)
+            pace.follow(last - step, totals)
+            step = last
+            if step in reports:
+                metrics = means(totals, step - reported)
+                totals, reported = nothing, step
+                if examine and step in examined:
+                    metrics |= examine(index, step, Trained(program.networks[index], predictor(state)))
+                watch(index, step, metrics)
         weights = predictor(state)
         del state
     assert weights is not None  # a config has at least one stage
@@ -153,13 +176,8 @@ def to_device(datasets: Sequence[Dataset], own_data: bool) -> loader.Resident:
     return jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, datasets))
 
 
-def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> tuple[Any, Any, Any]:
-    """Make a stage's functions: init, advance and predictor.
-
-    They are `init(keys, weights, answers, data, pretrained)` and `advance(state, keys, answers, data, first, last)`.
-    All that differs between seeds has a leading axis: states, keys, a teacher's answers, and the data if each seed has
-    its own. Fresh networks start from `pretrained`, if there is any.
-    """
+def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> StageProgram:
+    """Make a stage's functions; nothing is compiled yet."""
     algorithm = algorithms.build(stage.method, network, stage.steps)
     augment = views.build(config.augmentation)
 
@@ -175,31 +193,41 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
         init_key, order_key, view_key = jax.random.split(key, 3)
         return algorithm.init(init_key, augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key), start)
 
-    def advance(
-        state: PyTree, key: Array, answers: Answers, data: loader.Resident, first: Array, last: Array
+    def one_step(
+        state: PyTree, key: Array, answers: Answers, data: loader.Resident, step: Array
     ) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
+        view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
+        batch = batch_at(data, answers, order_key, step)
+        state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
+        return state, score(metrics, batch.truth)
 
-        def one_step(step: Array, state: PyTree) -> tuple[PyTree, Metrics]:
-            view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
-            batch = batch_at(data, answers, order_key, step)
-            state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
-            return state, score(metrics, batch.truth)
+    def zeros(state: PyTree, key: Array, answers: Answers, data: loader.Resident) -> Metrics:
+        _, metrics = jax.eval_shape(one_step, state, key, answers, data, jnp.uint32(0))
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
 
+    def advance(
+        state: PyTree, totals: Metrics, key: Array, answers: Answers, data: loader.Resident, first: Array, last: Array
+    ) -> tuple[PyTree, Metrics]:
         def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
-            state, metrics = one_step(step, carry[0])
+            state, metrics = one_step(carry[0], key, answers, data, step)
             return state, jax.tree.map(jnp.add, carry[1], metrics)
 
-        _, metrics = jax.eval_shape(one_step, first, state)
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
-        state, totals = jax.lax.fori_loop(first, last, sum_up, (state, zeros))
-        return state, jax.tree.map(lambda total: total / (last - first), totals)
+        return jax.lax.fori_loop(first, last, sum_up, (state, totals))
 
-    return (
-        jax.jit(over_seeds(init, shared=1 if own_data else 2)),
-        jax.jit(over_seeds(advance, shared=2 if own_data else 3), donate_argnums=0),
+    shared = 0 if own_data else 1
+    return StageProgram(
+        jax.jit(over_seeds(init, shared=shared + 1)),
+        jax.jit(over_seeds(zeros, shared=shared)),
+        jax.jit(over_seeds(advance, shared=shared + 2), donate_argnums=0),
         algorithm.predictor,
     )
+
+
+@jax.jit
+def means(totals: Metrics, steps: Array | int) -> Metrics:
+    """What a report says: apart from the steps, so that it is the same however they were cut."""
+    return jax.tree.map(lambda total: total / steps, totals)
 
 
 def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., PyTree]:
