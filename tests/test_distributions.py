@@ -220,9 +220,9 @@ def test_the_large_network_is_gone_when_the_student_learns(method, tmp_path):
     trained = train(config, [3], datasets, watch, folder=tmp_path)
     assert seen == {0: (True, False), 1: (False, True), 2: (False, True)}
     assert trained.weights.params["Dense_0"]["kernel"].shape[-1] == 23
-    shape = probabilities.shape(tmp_path / "distributions-stage0.npy")
+    shape = probabilities.shape(tmp_path / "distributions-stage0-3.npy")
     assert shape == (len(datasets[0].unlabeled), 10)
-    assert probabilities.shape(tmp_path / "distributions-stage0-labeled.npy").rows == 100
+    assert probabilities.shape(tmp_path / "distributions-stage0-3-labeled.npy").rows == 100
 
 
 def test_another_network_cannot_go_on_from_weights():

@@ -14,12 +14,12 @@ ROOT = Path(metapl.__file__).parent
 # From the ground up; a module may import from rows above its own, and from its own package.
 FLOORS = [
     {"", "schema"},
-    {"types", "folders", "flags", "measures", "pace", "statistics", "runtime"},
-    {"optim", "models", "augment", "results", "scores"},
+    {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime"},
+    {"optim", "models", "augment", "checkpoint", "journal", "results", "scores"},
     {"data", "algorithms", "weights"},
     {"config", "distributions"},
     {"train"},
-    {"evaluate", "groups", "runlog"},
+    {"evaluate", "groups", "rundir", "runlog", "saver"},
     {"report", "run", "bench"},
     {"demo"},
     {"data_cli"},

@@ -18,6 +18,7 @@ import metapl
 from metapl.flags import dedent, parse
 from metapl.folders import claim, next_free
 from metapl.schema import ConfigError, validate
+from metapl.signals import Stopped
 
 
 def demo(args: Sequence[str]) -> None:
@@ -55,8 +56,11 @@ def train(args: Sequence[str]) -> None:
     """Train one method from a preset or a TOML file.
 
     The first argument is the name of a preset or the path of a TOML file; every setting in it is a flag, too, and
-    a flag wins. Writes config.toml (all settings, as they were used), result.json, evaluations.csv, confusion.npz and
-    weights.safetensors; docs/evaluation.md tells what they hold.
+    a flag wins. Writes config.toml (all settings, as they were used), metrics.jsonl, checkpoints, result.json,
+    evaluations.csv, confusion.npz and weights.safetensors; docs/runs.md tells what they hold.
+
+    Ctrl-C (or SIGTERM) saves and stops, a second Ctrl-C leaves at once; metapl resume RUN goes on, to the same bits.
+    A folder that holds a run is never overwritten.
 
     Examples:
 
@@ -71,7 +75,7 @@ def train(args: Sequence[str]) -> None:
     if not args or args[0].startswith("-"):
         _train_help(wanted=any(arg in ("-h", "--help") for arg in args))
 
-    from metapl import run, runtime
+    from metapl import run, rundir, runtime
     from metapl.data_cli import folders
     from metapl.groups import AtOnce
 
@@ -94,7 +98,7 @@ def train(args: Sequence[str]) -> None:
     loaded = configs.load(args[0])
     flags = parse(Flags, f"metapl train {args[0]}", train, args[1:], Flags(loaded))
     validate(flags)
-    out = claim(flags.out or next_free(Path("runs") / Path(args[0]).stem))
+    out = rundir.claim(flags.out or next_free(Path("runs") / Path(args[0]).stem))
     runtime.start()
     run.run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, Console())
 
@@ -116,6 +120,38 @@ def _train_help(wanted: bool) -> None:
         for name, first_line in group:
             console.print(f"  {name:<{width}}{first_line}", highlight=False, markup=False, soft_wrap=True)
     raise SystemExit(0)
+
+
+def resume(args: Sequence[str]) -> None:
+    """Go on with a run that was stopped or killed, to the same end.
+
+    RUN is the folder that metapl train --out made. The run goes on from its newest checkpoint with its own settings and
+    ends with the same bits as if nothing had happened (same machine, same software). A damaged checkpoint is named and
+    set aside, and the one before it is used. Nothing is trained if the run is finished, if another process is at work
+    on it, or if its settings or data are not those that it began with. docs/runs.md tells what happens in each case.
+
+    Examples:
+
+      metapl train digits_mpl_small --out runs/mine      and Ctrl-C, or a power cut
+
+      metapl resume runs/mine
+    """
+    from metapl.data_cli import folders
+
+    @dataclass(frozen=True)
+    class Flags:
+        run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+        """The folder of the run."""
+        data_dir: Path | None = None
+        """Where data files are, if they were moved. Default: where the run found them."""
+
+    flags = parse(Flags, "metapl resume", resume, args)
+    out, places = flags.run.absolute(), folders(flags.data_dir.absolute()) if flags.data_dir else None
+    from metapl import run, rundir, runtime
+
+    runtime.start()
+    with rundir.where_it_began(out):
+        run.resume(out, places, Console())
 
 
 def data(args: Sequence[str]) -> None:
@@ -166,7 +202,13 @@ def bench(args: Sequence[str]) -> None:
     verb.bench(args, bench)
 
 
-VERBS: dict[str, Callable[[Sequence[str]], None]] = {"demo": demo, "train": train, "data": data, "bench": bench}
+VERBS: dict[str, Callable[[Sequence[str]], None]] = {
+    "demo": demo,
+    "train": train,
+    "resume": resume,
+    "data": data,
+    "bench": bench,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -183,6 +225,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             VERBS[verb](args)
         except ConfigError as error:
             sys.exit(_fail(f"metapl: {error}"))
+        except Stopped as stopped:
+            sys.exit(_fail(f"metapl: {stopped}", stopped.exit_code))
         except KeyboardInterrupt:
             sys.exit(_fail("metapl: interrupted", code=130))
 

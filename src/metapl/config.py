@@ -53,6 +53,29 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """When a run is saved, and what is kept; always at the end of a stage, and when it is asked to stop."""
+
+    every_minutes: Annotated[float, Ge(0)] = 10.0
+    """Minutes between two checkpoints; 0: never for the time alone."""
+    every_steps: Annotated[int, Ge(0)] = 0
+    """Steps of a stage between two checkpoints, besides those by the minute; 0: never for the steps alone."""
+    keep: Annotated[int, Ge(1)] = 3
+    """How many of the newest are kept: where the newest is damaged, the one before it is used."""
+    keep_every_steps: Annotated[int, Ge(0)] = 0
+    """Save after each so many steps of a stage, too, and keep those for good; 0: none."""
+
+    def steps(self, stage_steps: int) -> set[int]:
+        """After which steps of a stage the run is saved, whatever the clock says."""
+        return {stage_steps} | {
+            step
+            for every in (self.every_steps, self.keep_every_steps)
+            if every
+            for step in range(every, stage_steps, every)
+        }
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole run."""
 
@@ -68,6 +91,7 @@ class Config:
     """Steps between two reports; metrics are means over them."""
     eval_every_steps: Annotated[int, Ge(0)] = 0
     """Steps of a stage between two evaluations on validation and test data; 0: only at the end of the run."""
+    checkpoint: Checkpoint = Checkpoint()
 
     def check(self) -> None:
         """A method that learns from the stage before cannot come first."""

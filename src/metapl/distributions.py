@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import google_crc32c
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,16 +47,42 @@ class Teacher(NamedTuple):
 def answers(
     teacher: Teacher, seeds: Sequence[int], datasets: Sequence[Dataset], keep: Keep, stem: Path, counting: Counting
 ) -> loader.Answers:
-    """Ask each seed's network about its training set; the files are STEM.npy and STEM-labeled.npy, or STEM-SEED… ."""
-    answer, told = answer_function(teacher), []
+    """Ask each seed's network about its training set; the files are STEM-SEED.npy and STEM-SEED-labeled.npy."""
+    answer = answer_function(teacher)
     for index, (seed, dataset) in enumerate(zip(seeds, datasets, strict=True)):
-        path = stem.with_name(f"{stem.name}-{seed}.npy" if len(seeds) > 1 else f"{stem.name}.npy")
-        labeled_path = path.with_name(f"{path.stem}-labeled.npy")
+        path, labeled_path = _files(stem, seed)
         count = counting(f"distributions {path.stem}", len(dataset.unlabeled))
-        labeled = precompute(labeled_path, teacher, index, dataset.labeled, answer)
-        unlabeled = precompute(path, teacher, index, dataset.unlabeled, answer, count)
+        precompute(labeled_path, teacher, index, dataset.labeled, answer)
+        precompute(path, teacher, index, dataset.unlabeled, answer, count)
+    return stored(seeds, keep, stem)
+
+
+def stored(seeds: Sequence[int], keep: Keep, stem: Path) -> loader.Answers:
+    """Read what the networks of these seeds have said."""
+    told = []
+    for seed in seeds:
+        path, labeled_path = _files(stem, seed)
+        labeled, unlabeled = (np.load(file, mmap_mode="r", allow_pickle=False) for file in (labeled_path, path))
         told.append((labeled, unlabeled, kept_rows(path, keep, seed)))
     return loader.Answers(*jax.tree.map(lambda *parts: jnp.stack(parts), *told))
+
+
+def checksum(answers: loader.Answers) -> str:
+    """Tell answers from others: a stage that has begun with these goes on with no others."""
+    value = 0
+    for leaf in jax.tree.leaves(answers):
+        value = google_crc32c.extend(value, np.ascontiguousarray(leaf).tobytes())
+    return f"{value:08x}"
+
+
+def files(seeds: Sequence[int], stem: Path) -> list[Path]:
+    """All files of these seeds."""
+    return [file for seed in seeds for file in _files(stem, seed)]
+
+
+def _files(stem: Path, seed: int) -> tuple[Path, Path]:
+    """Where the answers about unlabelled and about labelled examples are."""
+    return stem.with_name(f"{stem.name}-{seed}.npy"), stem.with_name(f"{stem.name}-{seed}-labeled.npy")
 
 
 def answer_function(teacher: Teacher) -> Callable[[Weights, int, Array], Array]:

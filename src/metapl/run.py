@@ -1,8 +1,14 @@
-"""`metapl train`: a run from its settings to its result, in a folder of its own."""
+"""`metapl train` and `metapl resume`: a run from its settings to its result, in a folder and in any number of sessions.
 
+A run that was killed and resumed ends with the same bits as one in one go: its numbers are a function of seed, stage
+and step, and a checkpoint holds all else that they depend on.
+"""
+
+import errno
 import json
-import time
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,56 +18,148 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
+from safetensors import SafetensorError
 
-from metapl import data, evaluate, results, runlog
-from metapl.config import Config, dump
+from metapl import checkpoint, data, distributions, evaluate, journal, results, rundir, runlog, signals
+from metapl.config import Config
 from metapl.data.dataset import Dataset
 from metapl.data.files import Folders
+from metapl.disk import put, telling
 from metapl.groups import AtOnce, groups, seeds_together
+from metapl.lock import locked
 from metapl.measures import per_class_accuracy
 from metapl.results import Evaluation
+from metapl.rundir import Begun
+from metapl.saver import Found, Saver, found_in, log, newest_good, steps_done
 from metapl.schema import ConfigError, to_dict
-from metapl.train import Examine, Trained, prepare, train
-from metapl.types import Metrics
+from metapl.train import Examine, Program, Resumed, Trained, answers_stem, prepare, train
+from metapl.types import DistributionsConfig, Listen, Metrics, Numbers
 from metapl.weights import save
 
 Confusions = dict[int, NDArray[np.int64]]  # seed -> [right class, answer], at its last evaluation
+Say = Callable[[str], None]
 
 
 def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path, console: Console) -> None:
-    """Train with as many seeds as asked for, evaluate on the way, write settings before and result after."""
+    """Begin a run with as many seeds as asked for, in the empty folder `out`, and work on it to its end."""
     if config.seed + seeds > 2**32:
         raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
     numbers = list(range(config.seed, config.seed + seeds))
     datasets = data.load(config.data, numbers, folders)
     if not len(datasets[0].test):
         raise ConfigError("the data have no test part: there would be nothing to measure the result on")
-    (out / "config.toml").write_text(dump(config), "utf-8")
-    if datasets[0].manifest is not None:
-        (out / "split.json").write_text(json.dumps(datasets[0].manifest, indent=2) + "\n", "utf-8")
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    start = time.monotonic()
-    history: list[Evaluation] = []
-    confusions: Confusions = {}
     program = prepare(config, datasets)
     together = seeds_together(at_once, seeds, config, program, datasets[0])
-    with runlog.progress(console) as screen:
-        for group in groups(seeds, together):
-            own, some = numbers[group], datasets[group]
-            watch = screen.watch(title(config, own, seeds), config)
-            examine = examiner(config, own, some, history, confusions)
-            tell = say if group.start == 0 else lambda _: None  # what is true of every seed is said once
-            trained = train(config, own, some, watch, tell, examine, program, screen.counting, out)
+    begun = Begun(config, tuple(numbers), together, folders)
+    with locked(out):
+        rundir.write(out, begun, datasets[0].manifest)
+        log(out, "began", pid=os.getpid())
+        work(out, begun, datasets, program, Found(), None, console)
+
+
+def resume(out: Path, folders: Folders | None, console: Console) -> None:
+    """Go on with a run where its newest good checkpoint is, to the same end as if it had never stopped."""
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    begun, differences = rundir.read(out)
+    with locked(out):
+        if (out / rundir.RESULT).exists():
+            say(f"{out} is finished: there is nothing left to do; its result is in {out / rundir.RESULT}")
+            return
+        for sentence in differences:
+            say(sentence)
+        datasets = data.load(begun.config.data, list(begun.seeds), begun.folders if folders is None else folders)
+        rundir.check_data(out, datasets[0])
+        path = newest_good(out, partial(_answers_are_there, out, begun, say), say)
+        found, resumed = Found(), None
+        if path is None:
+            say(f"no checkpoint of {out} was ever written: it starts from its beginning")
+        else:
+            found, note = found_in(path)
+            resumed = Resumed(note["stage"], note["step"], partial(checkpoint.read_tree, path))
+            say(f"going on from {path.name}: step {note['step']:,} of stage {note['stage'] + 1}")
+        log(out, "resumed", pid=os.getpid(), checkpoint=path and path.name)
+        work(out, begun, datasets, prepare(begun.config, datasets), found, resumed, console)
+
+
+def work(
+    out: Path,
+    begun: Begun,
+    datasets: Sequence[Dataset],
+    program: Program,
+    found: Found,
+    resumed: Resumed | None,
+    console: Console,
+) -> None:
+    """Train what is left of the groups of seeds, saving on the way, and write the result."""
+    config, seeds = begun.config, len(begun.seeds)
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    with (
+        runlog.progress(console) as screen,
+        signals.listening(say, partial(console.show_cursor, True)) as stop,
+        closing(journal.Journal(out / journal.FILE, found.mark)) as lines,
+        closing(Saver(out, config, found, stop, say)) as saver,
+    ):
+        for number, group in list(enumerate(groups(seeds, begun.seeds_at_once)))[found.group :]:
+            found.group = number
+            own, some = begun.seeds[group], datasets[group]
+            done = steps_done(config, 0, resumed.stage, resumed.step) if resumed else 0
+            reports = screen.watch(title(config, own, seeds), config, done, [noting(lines, config, own)])
+            saver.sync = lambda reports=reports: reports.flush() or lines.sync()  # type: ignore[misc]
+            examine = examiner(config, own, some, found.history, found.confusions)
+            tell = say if number == 0 else lambda _: None  # what is true of every seed is said once
+            trained = train(
+                config, own, some, reports, tell, examine, program, saver.counting(screen.counting), out,
+                between=saver.between, resumed=resumed,
+            )  # fmt: skip
             save_weights(trained, config, datasets[0].class_names, own, out, alone=seeds == 1)
-    summary = results.summarize(history)
-    result = overview(config, summary, together, time.monotonic() - start) | summary
-    result["per_class_accuracy"] = per_class(confusions, datasets[0].class_names)
-    (out / "result.json").write_text(json.dumps(result, indent=2, allow_nan=False) + "\n", "utf-8")
-    results.write_evaluations(out / "evaluations.csv", history)
-    save_confusions(out / "confusion.npz", confusions, datasets[0].class_names)
+            resumed = None
+    write_result(out, config, found, datasets[0].class_names, begun.seeds_at_once, console)
+
+
+def noting(lines: journal.Journal, config: Config, seeds: Sequence[int]) -> Listen:
+    """Make the listener that writes each report down, with the step that its stage counts."""
+    starts = [steps_done(config, 0, stage, 0) for stage in range(len(config.stages))]
+
+    def listen(stage: int, step: int, numbers: Numbers) -> None:
+        lines.write(seeds, stage, step - starts[stage], numbers)
+
+    return listen
+
+
+def write_result(
+    out: Path, config: Config, found: Found, class_names: Sequence[str], together: int, console: Console
+) -> None:
+    """Put the scores together; result.json comes last: a run that has it is finished."""
+    summary = results.summarize(found.history)
+    result = overview(config, summary, together, found.seconds_so_far()) | summary
+    result["per_class_accuracy"] = per_class(found.confusions, class_names)
+    with telling(out):
+        results.write_evaluations(out / "evaluations.csv", found.history)
+        save_confusions(out / "confusion.npz", found.confusions, class_names)
+        put(out / rundir.RESULT, (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+    log(out, "finished", seconds=result["seconds"])
     console.print(results.table(summary))
     accuracy = results.percent(summary["final"]["accuracy"])
-    say(f"accuracy {accuracy} after {result['steps']:,} steps; wrote {out}")
+    wrote = f"accuracy {accuracy} after {result['steps']:,} steps; wrote {out}"
+    console.print(wrote, highlight=False, markup=False, soft_wrap=True)
+
+
+def _answers_are_there(out: Path, begun: Begun, say: Say, note: checkpoint.Note) -> str:
+    """Can a stage go on that learns from stored answers? If they are damaged, they are set aside, to be made again."""
+    method = begun.config.stages[note["stage"]].method
+    if not isinstance(method, DistributionsConfig):
+        return ""
+    seeds = begun.seeds[groups(len(begun.seeds), begun.seeds_at_once)[note["group"]]]
+    stem = answers_stem(out, note["stage"])
+    try:
+        if distributions.checksum(distributions.stored(seeds, method.keep, stem)) == note["answers_crc32c"]:
+            return ""
+    except (OSError, ValueError):
+        pass
+    for file in distributions.files(seeds, stem):
+        if file.exists():
+            say(f"{file.name} is damaged: set aside as {checkpoint.set_aside(file).name}")
+    return "the answers that its stage learns from are missing or damaged"
 
 
 def title(config: Config, group: Sequence[int], seeds: int) -> str:
@@ -133,4 +231,10 @@ def save_weights(
     for index, seed in enumerate(seeds):
         name = "weights.safetensors" if alone else f"weights-{seed}.safetensors"
         weights = jax.tree.map(lambda leaf, index=index: leaf[index], trained.weights)
-        save(out / name, weights, to_dict(config.stage_models[-1]), class_names)
+        new = out / f"{name}.new"
+        with telling(out):
+            try:
+                save(new, weights, to_dict(config.stage_models[-1]), class_names)
+            except SafetensorError as error:  # what the system said is somewhere in its text
+                raise OSError(errno.EIO, str(error), str(out / name)) from None
+            new.replace(out / name)

@@ -1,9 +1,9 @@
 """What a person sees while runs work: bars on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,52 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from metapl.config import Config
 from metapl.distributions import Count, Counting
 from metapl.schema import ConfigError
-from metapl.train import Watch
-from metapl.types import Metrics
+from metapl.types import Listen, Metrics, Numbers
 
 PLAIN_LINE_EVERY_S = 10.0
 
-Numbers = Mapping[str, NDArray[np.float32]]  # metrics on the host: a value [R] or a histogram [R, C] for each seed
 Show = Callable[[int, Numbers], None]  # how many are done, means since the last call
 Begin = Callable[[str, int, str], Show]  # (title, how many there will be, of what)
+
+
+class Reports:
+    """A run's `Watch`: hands the numbers on, each report when the next one has come.
+
+    While the device works on the next chunk, waiting for the numbers of the last one stalls nothing.
+    """
+
+    def __init__(self, ends: Sequence[int], listeners: Sequence[Listen]) -> None:
+        self._starts, self._listeners = [0, *ends], listeners
+        self._waiting: list[tuple[int, int, Metrics]] = []
+
+    def __call__(self, stage: int, done: int, metrics: Metrics) -> None:
+        """Take a report; the run's last one waits for no other."""
+        step = self._starts[stage] + done
+        self._waiting.append((stage, step, metrics))
+        self._hand_on(keep=0 if step == self._starts[-1] else 1)
+
+    def flush(self) -> None:
+        """Hand on what there is: a checkpoint counts only if all that happened before it was seen."""
+        self._hand_on(keep=0)
+
+    def _hand_on(self, keep: int) -> None:
+        while len(self._waiting) > keep:
+            stage, step, on_device = self._waiting.pop(0)
+            numbers = {name: np.asarray(value) for name, value in on_device.items()}
+            for listen in self._listeners:
+                listen(stage, step, numbers)
+
+
+class WatchRun(Protocol):
+    """Makes the `Watch` of one run: `done` steps over all stages came before this session; listeners hear all first."""
+
+    def __call__(self, title: str, config: Config, done: int = 0, listeners: Sequence[Listen] = ()) -> Reports: ...
 
 
 class Screen(NamedTuple):
     """What can be watched; several runs may go on at once."""
 
-    watch: Callable[[str, Config], Watch]  # (title, config) -> the `Watch` of one run
+    watch: WatchRun
     counting: Counting  # (title, total) -> a function of how many are done: for work on examples between the steps
 
 
@@ -35,31 +67,24 @@ def progress(console: Console) -> Iterator[Screen]:
     """Show what runs are doing while the block lasts."""
     with _bars(console) if console.is_terminal else _lines(console) as begin:
 
-        def watch(title: str, config: Config) -> Watch:
+        def watch(title: str, config: Config, done: int = 0, listeners: Sequence[Listen] = ()) -> Reports:
             ends = [sum(stage.steps for stage in config.stages[: i + 1]) for i in range(len(config.stages))]
-            return _late(begin(title, ends[-1], "steps"), [0, *ends])
+            show = begin(title, ends[-1], "steps")
+            if done:
+                show(done, {})
+
+            def listen(stage: int, step: int, numbers: Numbers) -> None:
+                del stage
+                refuse_divergence(step, numbers)
+                show(step, numbers)
+
+            return Reports(ends, [*listeners, listen])
 
         def counting(title: str, total: int) -> Count:
             show = begin(title, total, "examples")
             return lambda done: show(done, {})
 
         yield Screen(watch, counting)
-
-
-def _late(show: Show, starts: list[int]) -> Watch:
-    """Read the numbers one call late: while the device works on the next chunk, waiting stalls nothing."""
-    waiting: list[tuple[int, Metrics]] = []
-
-    def watch(stage: int, done: int, metrics: Metrics) -> None:
-        waiting.append((starts[stage] + done, metrics))
-        last = starts[stage] + done == starts[-1]
-        while len(waiting) > (0 if last else 1):
-            step, on_device = waiting.pop(0)
-            numbers = {name: np.asarray(value) for name, value in on_device.items()}
-            refuse_divergence(step, numbers)
-            show(step, numbers)
-
-    return watch
 
 
 def refuse_divergence(step: int, metrics: Numbers) -> None:

@@ -40,6 +40,27 @@ class Trained(NamedTuple):
 Examine = Callable[[int, int, Trained], Metrics]  # (stage, steps done, what there is so far) -> numbers for each seed
 
 
+class Snapshot(NamedTuple):
+    """A run between two pieces of its steps: all that its future depends on, beside its settings and data."""
+
+    stage: int
+    step: int  # steps done in this stage
+    state: PyTree  # the loop gives it away at the next piece
+    totals: Metrics  # since the last report
+    answers: Answers  # what the stage learns from, if it is the answers of the stage before's network
+
+
+class Resumed(NamedTuple):
+    """Where a run goes on that was saved there."""
+
+    stage: int
+    step: int
+    restore: Callable[[PyTree], PyTree]  # the shapes of (state, totals) -> their values
+
+
+Between = Callable[[Snapshot], None]  # called between two pieces of steps: saves the run if it is time; may raise
+
+
 class StageProgram(NamedTuple):
     """One stage's functions.
 
@@ -80,6 +101,8 @@ def train(
     program: Program | None = None,
     counting: Counting = lambda *_: lambda _: None,
     folder: Path | None = None,
+    between: Between = lambda _: None,
+    resumed: Resumed | None = None,
 ) -> Trained:
     """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all.
 
@@ -92,35 +115,33 @@ def train(
     seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
 
     weights: Weights | None = None
-    for index, (stage, model) in enumerate(zip(config.stages, config.stage_models, strict=True)):
+    for index in range(resumed.stage if resumed else 0, len(config.stages)):
+        stage, functions = config.stages[index], program.stages[index]
         answers = None
-        if isinstance(stage.method, DistributionsConfig) and weights is not None:
-            teacher = Teacher(config.stage_models[index - 1], program.networks[index - 1], weights, config.augmentation)
-            answers = ask(
-                teacher, f"distributions-stage{index - 1}", stage.method.keep, seeds, datasets, folder, counting
-            )
-            del teacher, weights  # all that held the large network: its memory is free before the next one is made
-            weights = None
-        init, zeros, advance, predictor = program.stages[index]
+        if isinstance(stage.method, DistributionsConfig):
+            answers = answers_for(config, program, index, stage.method.keep, weights, seeds, datasets, folder, counting)
+            weights = None  # all that held the large network: its memory is free before the next one is made
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
-        state = init(keys, weights, answers, resident, pretrained if model == config.model else None)
-        weights = None  # those of the stage before: the new state has what it needs of them
-        nothing = totals = zeros(state, keys, answers, resident)
+        fresh = pretrained if config.stage_models[index] == config.model else None
+        state, totals, step = begin(functions, keys, weights, answers, resident, fresh, resumed)
+        weights = resumed = None  # the state has what it needs of them
+        nothing = functions.zeros(state, keys, answers, resident)
         examined = examinations(config, index) if examine else set()
         reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
-        step, reported, pace = 0, 0, Pace()
+        stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
+        pace = Pace()
         while step < stage.steps:
-            last = min(step + pace.steps, reports[bisect.bisect(reports, step)])
-            state, totals = advance(state, totals, keys, answers, resident, step, last)
+            last = min(step + pace.steps, following(stops, step))
+            state, totals = functions.advance(state, totals, keys, answers, resident, step, last)
             pace.follow(last - step, totals)
             step = last
             if step in reports:
-                metrics = means(totals, step - reported)
-                totals, reported = nothing, step
+                metrics, totals = means(totals, step - before(reports, step)), nothing
                 if examine and step in examined:
-                    metrics |= examine(index, step, Trained(program.networks[index], predictor(state)))
+                    metrics |= examine(index, step, Trained(program.networks[index], functions.predictor(state)))
                 watch(index, step, metrics)
-        weights = predictor(state)
+            between(Snapshot(index, step, state, totals, answers))
+        weights = functions.predictor(state)
         del state
     assert weights is not None  # a config has at least one stage
     return Trained(program.networks[-1], weights)
@@ -138,18 +159,61 @@ def examinations(config: Config, stage: int) -> set[int]:
     return {config.stages[stage].steps} if stage == len(config.stages) - 1 else set()
 
 
-def ask(
-    teacher: Teacher,
-    name: str,
+def following(stops: Sequence[int], step: int) -> int:
+    """The first stop after a step."""
+    return stops[bisect.bisect_right(stops, step)]
+
+
+def before(stops: Sequence[int], step: int) -> int:
+    """The last stop before a step, or the beginning."""
+    index = bisect.bisect_left(stops, step)
+    return stops[index - 1] if index else 0
+
+
+def begin(
+    functions: StageProgram,
+    keys: Array,
+    weights: Weights | None,
+    answers: Answers,
+    data: loader.Resident,
+    pretrained: Weights | None,
+    resumed: Resumed | None,
+) -> tuple[PyTree, Metrics, int]:
+    """Make a stage's state, totals and first step, or take those that were saved."""
+    if resumed is None:
+        state = functions.init(keys, weights, answers, data, pretrained)
+        return state, functions.zeros(state, keys, answers, data), 0
+    like = jax.eval_shape(functions.init, keys, weights, answers, data, pretrained)
+    state, totals = resumed.restore((like, jax.eval_shape(functions.zeros, like, keys, answers, data)))
+    return state, totals, resumed.step
+
+
+def answers_for(
+    config: Config,
+    program: Program,
+    stage: int,
     keep: Keep,
+    weights: Weights | None,
     seeds: Sequence[int],
     datasets: Sequence[Dataset],
     folder: Path | None,
     counting: Counting,
 ) -> loader.Answers:
-    """Have the stage before's network answer for the training set, on disk even if no one keeps the files."""
+    """Have the stage before's network answer for the training set, on disk even if no one keeps the files.
+
+    A stage that was left in its middle has its answers there already, and the network is gone.
+    """
     with tempfile.TemporaryDirectory() as scratch:
-        return distributions.answers(teacher, seeds, datasets, keep, (folder or Path(scratch)) / name, counting)
+        stem = answers_stem(folder or Path(scratch), stage)
+        if weights is None:
+            return distributions.stored(seeds, keep, stem)
+        teacher = Teacher(config.stage_models[stage - 1], program.networks[stage - 1], weights, config.augmentation)
+        return distributions.answers(teacher, seeds, datasets, keep, stem, counting)
+
+
+def answers_stem(folder: Path, stage: int) -> Path:
+    """What the files are called that hold what a stage learns from."""
+    return folder / f"distributions-stage{stage - 1}"
 
 
 def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell: Tell) -> Weights | None:

@@ -4,16 +4,20 @@ The way of the data: a source gives arrays, a split says who is labelled, the lo
 augmentation gives `Views` of it, and an `Algorithm` turns (state, views, key) into the next state.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol
 
 import jax
+import numpy as np
 from annotated_types import Ge, Lt
+from numpy.typing import NDArray
 
 Array = jax.Array
 PyTree = Any
 Metrics = dict[str, Array]  # one number each, but for PSEUDO_LABELS
+Numbers = Mapping[str, NDArray[np.float32]]  # metrics on the host: a value [R] or a histogram [R, C] for each seed
+Listen = Callable[[int, int, Numbers], None]  # (stage, step over all stages, means since the last report)
 
 # The labels [U, C] that a method gave to the unlabelled examples. The loop counts the classes and, where the truth is
 # known, the right ones: truth never enters a method, so none can train on it.

@@ -1,0 +1,53 @@
+"""Files that are whole or not there at all, and what to say when a disk does not take them."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from metapl.schema import ConfigError
+
+
+def put(path: Path, content: bytes) -> None:
+    """Write a file as a whole: whoever reads it, after a crash too, sees the old one or the new one."""
+    new = path.with_name(f"{path.name}.new")
+    with new.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Have a file's bytes, or a folder's names, on the disk: renaming alone may come there before what is renamed."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def telling(run: Path) -> Iterator[None]:
+    """Turn a disk's refusal into a sentence: nothing is lost, the run can go on from its checkpoints."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or run
+        reason = f"{place} could not be written: {error.strerror or error} ({free(run)} free)"
+        raise ConfigError(f"{reason}; when that is mended, metapl resume {run} goes on") from None
+
+
+def free(folder: Path) -> str:
+    """How much the disk can still take."""
+    try:
+        left = float(shutil.disk_usage(folder).free)
+    except OSError:
+        return "an unknown amount is"
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if left < 1000:
+            return f"{left:.3g} {unit}"
+        left /= 1000
+    return f"{left:.3g} TB"

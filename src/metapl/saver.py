@@ -1,0 +1,233 @@
+"""Between two pieces of steps: is it time to save the run, was it asked to stop, and where can it go on from?"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl import checkpoint, distributions, journal
+from metapl.checkpoint import Contents, Note, Writer
+from metapl.config import Config
+from metapl.disk import free, put
+from metapl.measures import Scores
+from metapl.results import Evaluation
+from metapl.schema import ConfigError
+from metapl.signals import Stop, Stopped
+from metapl.train import Snapshot
+
+FORMAT = 1
+PROGRESS, LOG = "progress.json", "log.jsonl"
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class Found:
+    """What a run has found so far, beside its weights: all of it goes into a checkpoint, and comes back from it."""
+
+    group: int = 0  # which of the groups of seeds is training
+    history: list[Evaluation] = field(default_factory=list)
+    confusions: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # seed -> [right class, answer], the last
+    mark: journal.Mark = journal.Mark()
+    seconds: float = 0.0  # of work, in all sessions
+    begin: float = field(default_factory=time.monotonic)  # of this session, on the monotonic clock
+
+    def seconds_so_far(self) -> float:
+        """All sessions' together."""
+        return self.seconds + time.monotonic() - self.begin
+
+
+class Saver:
+    """What the loop calls between two pieces of its steps."""
+
+    def __init__(self, run: Path, config: Config, found: Found, stop: Stop, tell: Tell) -> None:
+        self._run, self._config, self._found, self._stop, self._tell = run, config, found, stop, tell
+        self._folder = run / checkpoint.FOLDER
+        self._writer = Writer(self._folder, self._written, self._failed)
+        self._notes = {name: _kept(self._folder / name) for name in checkpoint.names(self._folder)}
+        self._saved = time.monotonic()
+        self._answers: tuple[int, int, str | None] | None = None
+        self.sync: Callable[[], journal.Mark] = lambda: journal.Mark()  # brings the metrics so far to the disk
+
+    def between(self, snapshot: Snapshot) -> None:
+        """Save the run if it is time, and stop it if someone has asked for that."""
+        if self._stop.asked or self._due(snapshot):
+            self.save(snapshot)
+        if self._stop.asked:
+            self.stop(f"step {snapshot.step:,} of stage {snapshot.stage + 1}")
+
+    def counting(self, counting: distributions.Counting) -> distributions.Counting:
+        """Look for a wish to stop while a network answers for a training set, too: that goes on from its last batch."""
+
+        def start(title: str, total: int) -> distributions.Count:
+            count = counting(title, total)
+
+            def counted(rows: int) -> None:
+                count(rows)
+                if self._stop.asked:
+                    self.stop(f"{title}, {rows:,} of {total:,}")
+
+            return counted
+
+        return start
+
+    def stop(self, place: str) -> None:
+        """End the session; its last checkpoint is whole, or there is a word about it."""
+        asked = self._stop.asked
+        assert asked is not None
+        self._writer.wait()
+        newest = max(self._notes, default=None)
+        kept = f"the newest checkpoint is {newest}" if newest else "no checkpoint has been written yet"
+        log(self._run, "stopped", signal=asked.name, checkpoint=newest)
+        raise Stopped(
+            f"stopped by {asked.name} at {place}; {kept}; metapl resume {self._run} goes on from there", asked
+        )
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Begin to write a checkpoint; the training goes on as soon as the arrays are copied."""
+        self._writer.wait()
+        done = steps_done(self._config, self._found.group, snapshot.stage, snapshot.step)
+        name, mark = checkpoint.name_of(done), self.sync()
+        note = self._note(snapshot, done, mark)
+        contents = Contents((snapshot.state, snapshot.totals), note, _arrays(self._found.confusions))
+        self._writer.write(name, contents, self._keep(name, note))
+        self._saved = time.monotonic()
+
+    def close(self) -> None:
+        """Wait until all is on the disk."""
+        self._writer.wait()
+
+    def _due(self, snapshot: Snapshot) -> bool:
+        settings, step = self._config.checkpoint, snapshot.step
+        late = settings.every_minutes > 0 and time.monotonic() - self._saved >= 60 * settings.every_minutes
+        by_steps = any(every and step % every == 0 for every in (settings.every_steps, settings.keep_every_steps))
+        return late or by_steps or step == self._config.stages[snapshot.stage].steps
+
+    def _note(self, snapshot: Snapshot, done: int, mark: journal.Mark) -> Note:
+        every = self._config.checkpoint.keep_every_steps
+        return {
+            "format": FORMAT,
+            "group": self._found.group,
+            "stage": snapshot.stage,
+            "step": snapshot.step,
+            "steps_done": done,
+            "lasting": bool(every) and snapshot.step % every == 0,
+            "ends_stage": snapshot.step == self._config.stages[snapshot.stage].steps,
+            "answers_crc32c": self._checksum(snapshot),
+            "metrics": mark._asdict(),
+            "seconds": round(self._found.seconds_so_far(), 2),
+            "history": [evaluation_to_json(evaluation) for evaluation in self._found.history],
+        }
+
+    def _checksum(self, snapshot: Snapshot) -> str | None:
+        """Of the answers that the stage learns from; once for each stage, as they are large."""
+        key = (self._found.group, snapshot.stage)
+        if self._answers is None or self._answers[:2] != key:
+            value = None if snapshot.answers is None else distributions.checksum(snapshot.answers)
+            self._answers = (*key, value)
+        return self._answers[2]
+
+    def _keep(self, name: str, note: Note) -> Collection[str]:
+        """The newest ones, those that are kept for good, and the teacher of a stage that learns from answers."""
+        before = sorted(other for other in self._notes if other < name)
+        kept = {other for other in self._notes if self._notes[other]["lasting"]}
+        newest = before[len(before) + 1 - self._config.checkpoint.keep :]
+        teacher = [other for other in before if self._notes[other]["ends_stage"]][-1:]
+        return {name, *kept, *newest, *(teacher if note["answers_crc32c"] else ())}
+
+    def _written(self, name: str, note: Note) -> None:
+        self._notes[name] = note
+        progress = {key: note[key] for key in ("group", "stage", "step", "steps_done", "seconds")}
+        put(self._run / PROGRESS, json.dumps({"checkpoint": name} | progress, indent=2).encode() + b"\n")
+        log(self._run, "checkpoint", checkpoint=name, **progress)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        reason = f"{error.strerror}" if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
+        newest = max(self._notes, default=None)
+        self._tell(
+            f"checkpoint {name} could not be written: {reason} ({free(self._run)} free); training goes on, "
+            + (f"the newest checkpoint is {newest}" if newest else "without any checkpoint so far")
+            + ", and the next one is tried as usual"
+        )
+        log(self._run, "checkpoint failed", checkpoint=name, reason=reason)
+
+
+def steps_done(config: Config, group: int, stage: int, step: int) -> int:
+    """Steps of the whole run: of all groups of seeds, and of all stages."""
+    return group * sum(one.steps for one in config.stages) + sum(one.steps for one in config.stages[:stage]) + step
+
+
+def newest_good(run: Path, fits: Callable[[Note], str], tell: Tell) -> Path | None:
+    """The checkpoint to go on from; None if none was ever written.
+
+    What is damaged or half written is named and set aside, and the one before is taken; where none is left, that is an
+    error: whoever has lost days of work must not find out from a run that silently began anew.
+    """
+    folder = run / checkpoint.FOLDER
+    for path in sorted(folder.glob(f"{checkpoint.GROWING}*")):
+        tell(f"{path.name} was being written when the run ended: set aside as {checkpoint.set_aside(path).name}")
+    for name in reversed(checkpoint.names(folder)):
+        wrong = checkpoint.damage(folder / name) or fits(checkpoint.read_note(folder / name))
+        if not wrong:
+            return folder / name
+        tell(f"checkpoint {name} is damaged ({wrong}): set aside as {checkpoint.set_aside(folder / name).name}")
+    if (run / PROGRESS).exists() or any(folder.glob(f"{checkpoint.DAMAGED}{checkpoint.WHOLE}*")):
+        raise ConfigError(
+            f"no good checkpoint of {run} is left, so there is nothing to go on from; metapl train {run}/config.toml "
+            "begins it again in another folder"
+        )
+    return None
+
+
+def found_in(path: Path) -> tuple[Found, Note]:
+    """What the run had found when this checkpoint was written."""
+    note, arrays = checkpoint.read_note(path), checkpoint.read_arrays(path)
+    if note["format"] != FORMAT:
+        raise ConfigError(
+            f"{path} has format {note['format']}, this version reads {FORMAT}; go on with the one that wrote it"
+        )
+    confusions = {
+        int(seed): counts.astype(np.int64) for seed, counts in zip(arrays["seeds"], arrays["counts"], strict=True)
+    }
+    history = [evaluation_from_json(row) for row in note["history"]]
+    return Found(note["group"], history, confusions, journal.Mark(**note["metrics"]), note["seconds"]), note
+
+
+def evaluation_to_json(evaluation: Evaluation) -> list[Any]:
+    """Numbers as JSON has them, which it gives back to the last bit."""
+    return [*evaluation[:3], list(evaluation.test), None if evaluation.val is None else list(evaluation.val)]
+
+
+def evaluation_from_json(row: Sequence[Any]) -> Evaluation:
+    """The way back."""
+    seed, stage, step, test, val = row
+    return Evaluation(seed, stage, step, Scores(*test), None if val is None else Scores(*val))
+
+
+def log(run: Path, event: str, **more: Any) -> None:
+    """Add a line to log.jsonl, which has the times; it tells what happened, and nothing depends on it."""
+    line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event} | more
+    try:
+        with (run / LOG).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+    except OSError:
+        pass  # a full disk is told of by those who write what matters
+
+
+def _arrays(confusions: Mapping[int, NDArray[np.int64]]) -> checkpoint.Arrays:
+    counts = np.stack(list(confusions.values())) if confusions else np.zeros((0, 0, 0), np.int64)
+    return {"seeds": np.array(list(confusions), np.int64), "counts": counts}
+
+
+def _kept(path: Path) -> Note:
+    """A checkpoint's note; one that cannot be read keeps nothing: whoever needs the checkpoint will say so."""
+    try:
+        return {"lasting": False, "ends_stage": False} | checkpoint.read_note(path)
+    except (OSError, ValueError):
+        return {"lasting": False, "ends_stage": False}
