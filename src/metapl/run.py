@@ -158,7 +158,7 @@ def _answers_are_there(out: Path, begun: Begun, say: Say, note: checkpoint.Note)
         pass
     for file in distributions.files(seeds, stem):
         if file.exists():
-            say(f"{file.name} is damaged: set aside as {checkpoint.set_aside(file).name}")
+            say(f"{file.name} cannot be relied on: set aside as {checkpoint.set_aside(file).name}")
     return "the answers that its stage learns from are missing or damaged"
 
 

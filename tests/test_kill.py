@@ -1,0 +1,133 @@
+"""A run that is killed, again and again, at any moment, ends with the same bits as one that was left in peace."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+import metapl
+
+SETTINGS = """
+log_every_steps = 20
+eval_every_steps = 50
+checkpoint = {every_steps = 10, keep = 3}
+[data]
+name = "digits"
+split = "digits@100#0"
+[augmentation.strong]
+layers = 1
+[model]
+hidden = [16]
+activation = "relu"
+[[stages]]
+steps = 150
+labeled_batch = 20
+unlabeled_batch = 20
+method = {name = "mpl", consistency = {weight = 1.0}}
+[[stages]]
+steps = 60
+labeled_batch = 20
+method = {name = "supervised", optimizer.average_decay = 0.9}
+"""
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory) -> Callable[..., subprocess.Popen[str]]:
+    """Starts `metapl` in a process of its own; what one has compiled, the next ones find."""
+    place = tmp_path_factory.mktemp("kill")
+    (place / "my.toml").write_text(SETTINGS)
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
+        "JAX_COMPILATION_CACHE_DIR": str(place / "xla"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "metapl", *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=place, env=environment, **pipes)
+
+    start.place = place  # type: ignore[attr-defined]
+    return start
+
+
+@pytest.fixture(scope="module")
+def whole(start) -> Path:
+    """The run that nobody disturbs."""
+    child = start("train", "my.toml", "--seeds", "2", "--seeds-at-once", "1", "--out", "whole")
+    said, _ = child.communicate(timeout=300)
+    assert child.returncode == 0, said
+    return start.place / "whole"
+
+
+def until(child: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 120) -> None:
+    """Look as often as possible whether the moment has come."""
+    end = time.monotonic() + seconds
+    while not condition() and child.poll() is None:
+        assert time.monotonic() < end
+        time.sleep(0.0005)
+
+
+def kill(child: subprocess.Popen[str]) -> str:
+    child.send_signal(signal.SIGKILL)
+    return child.communicate()[0]
+
+
+def assert_same_run(one: Path, two: Path) -> None:
+    """Every array of the last state, every line of the metrics, every evaluation, all weights; but for the seconds."""
+    for name in ("metrics.jsonl", "evaluations.csv", "confusion.npz", "weights-0.safetensors", "weights-1.safetensors"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    results = [json.loads((run / "result.json").read_text()) | {"seconds": 0} for run in (one, two)]
+    assert results[0] == results[1]
+    last = [sorted((run / "checkpoints").glob("step-*"))[-1] for run in (one, two)]
+    assert last[0].name == last[1].name == "step-0000000420"
+    reader = ocp.PyTreeCheckpointer()
+    states = [jax.tree.leaves(reader.restore((path / "state").absolute())) for path in last]
+    assert len(states[0]) > 10
+    for a, b in zip(*states, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_killed_again_and_again_a_run_ends_with_the_same_bits(start, whole):
+    run, moments = start.place / "killed", random.Random(time.time_ns())
+    checkpoints, metrics = run / "checkpoints", run / "metrics.jsonl"
+
+    def writing() -> bool:
+        return any(checkpoints.glob("tmp-*/*"))
+
+    # Before the first checkpoint: there is nothing to go on from, and resume says so.
+    child = start("train", "my.toml", "--seeds", "2", "--seeds-at-once", "1", "--out", "killed")
+    until(child, metrics.exists)
+    time.sleep(moments.uniform(0, 0.1))
+    kill(child)
+    said = []
+    for _ in range(2):  # inside of a write, each time of another checkpoint
+        done = len(list(checkpoints.glob("step-*")))
+        child = start("resume", "killed")
+        until(child, lambda done=done: writing() and (run / "progress.json").exists())
+        time.sleep(moments.uniform(0, 0.06))
+        said.append(kill(child))
+    child = start("resume", "killed")  # while it reads its checkpoint, or soon after
+    until(child, lambda: '"resumed"' in (run / "log.jsonl").read_text().splitlines()[-1])
+    time.sleep(moments.uniform(0, 0.5))
+    said.append(kill(child))
+    child = start("resume", "killed")  # in the second group of seeds
+    until(child, (run / "weights-0.safetensors").exists)
+    time.sleep(moments.uniform(0, 1.0))
+    said.append(kill(child))
+    child = start("resume", "killed")
+    said.append(child.communicate(timeout=300)[0])
+    assert child.returncode == 0, said[-1]
+    assert "no checkpoint of" in said[0]
+    assert "going on from step-" in said[-1]
+    assert_same_run(run, whole)
