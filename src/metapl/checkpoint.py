@@ -84,8 +84,8 @@ class Writer:
             growing.rename(self._folder / name)
             sync(self._folder)
             self._good = True
-            self._written(name, note)
             prune(self._folder, {name, *keep})
+            self._written(name, note)
         except Exception as error:
             self._give_up(name, error)
 
@@ -177,9 +177,12 @@ def read_tree(path: Path, like: PyTree) -> PyTree:
     ocp = _orbax()
     # As NumPy arrays: where they were when they were saved (which device, how many) does not matter then.
     kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
-    with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as orbax:
-        found = orbax.restore((path / STATE).absolute(), args=ocp.args.PyTreeRestore(like, restore_args=kinds))
-    fits = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), found, like)
+    try:
+        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as orbax:
+            found = orbax.restore((path / STATE).absolute(), args=ocp.args.PyTreeRestore(like, restore_args=kinds))
+        fits = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), found, like)
+    except (ValueError, KeyError, TypeError):  # another structure; the files themselves were checked before
+        fits = False
     if not all(jax.tree.leaves(fits)):
         raise ConfigError(
             f"{path} does not fit this version's networks and optimizers; go on with the one that wrote it"

@@ -1,5 +1,6 @@
 """Files that are whole or not there at all, and what to say when a disk does not take them."""
 
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -35,9 +36,17 @@ def telling(run: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        place = error.filename or run
-        reason = f"{place} could not be written: {error.strerror or error} ({free(run)} free)"
-        raise ConfigError(f"{reason}; when that is mended, metapl resume {run} goes on") from None
+        why = f"{error.filename or run} could not be written: {reason(error)} ({free(run)} free)"
+        raise ConfigError(f"{why}; when that is mended, metapl resume {run} goes on") from None
+
+
+def reason(error: Exception) -> str:
+    """Why something could not be written, in the system's few words; libraries wrap them into many."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    known = (os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
+    lines = str(error).splitlines() or [type(error).__name__]
+    return next((words for words in known if words in str(error)), lines[0])
 
 
 def free(folder: Path) -> str:

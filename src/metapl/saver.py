@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from metapl import checkpoint, distributions, journal
 from metapl.checkpoint import Contents, Note, Writer
 from metapl.config import Config
-from metapl.disk import free, put
+from metapl.disk import free, put, reason
 from metapl.measures import Scores
 from metapl.results import Evaluation
 from metapl.schema import ConfigError
@@ -55,6 +56,11 @@ class Saver:
         self._answers: tuple[int, int, str | None] | None = None
         self.sync: Callable[[], journal.Mark] = lambda: journal.Mark()  # brings the metrics so far to the disk
 
+    @property
+    def newest(self) -> str | None:
+        """The last checkpoint that was written to its end."""
+        return max(self._notes, default=None)
+
     def between(self, snapshot: Snapshot) -> None:
         """Save the run if it is time, and stop it if someone has asked for that."""
         if self._stop.asked or self._due(snapshot):
@@ -82,9 +88,8 @@ class Saver:
         asked = self._stop.asked
         assert asked is not None
         self._writer.wait()
-        newest = max(self._notes, default=None)
-        kept = f"the newest checkpoint is {newest}" if newest else "no checkpoint has been written yet"
-        log(self._run, "stopped", signal=asked.name, checkpoint=newest)
+        kept = f"the newest checkpoint is {self.newest}" if self.newest else "no checkpoint has been written yet"
+        log(self._run, "stopped", signal=asked.name, checkpoint=self.newest)
         raise Stopped(
             f"stopped by {asked.name} at {place}; {kept}; metapl resume {self._run} goes on from there", asked
         )
@@ -144,18 +149,18 @@ class Saver:
     def _written(self, name: str, note: Note) -> None:
         self._notes[name] = note
         progress = {key: note[key] for key in ("group", "stage", "step", "steps_done", "seconds")}
-        put(self._run / PROGRESS, json.dumps({"checkpoint": name} | progress, indent=2).encode() + b"\n")
+        with suppress(OSError):  # the checkpoint is there, whether this can be written or not
+            put(self._run / PROGRESS, json.dumps({"checkpoint": name} | progress, indent=2).encode() + b"\n")
         log(self._run, "checkpoint", checkpoint=name, **progress)
 
     def _failed(self, name: str, error: Exception) -> None:
-        reason = f"{error.strerror}" if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0]
-        newest = max(self._notes, default=None)
+        why = reason(error)
+        have = f"the newest checkpoint is {self.newest}" if self.newest else "without any checkpoint so far"
         self._tell(
-            f"checkpoint {name} could not be written: {reason} ({free(self._run)} free); training goes on, "
-            + (f"the newest checkpoint is {newest}" if newest else "without any checkpoint so far")
-            + ", and the next one is tried as usual"
+            f"checkpoint {name} could not be written: {why} ({free(self._run)} free); training goes on, {have}, and "
+            "the next one is tried as usual"
         )
-        log(self._run, "checkpoint failed", checkpoint=name, reason=reason)
+        log(self._run, "checkpoint failed", checkpoint=name, reason=why)
 
 
 def steps_done(config: Config, group: int, stage: int, step: int) -> int:
@@ -175,6 +180,7 @@ def newest_good(run: Path, fits: Callable[[Note], str], tell: Tell) -> Path | No
     for name in reversed(checkpoint.names(folder)):
         wrong = checkpoint.damage(folder / name) or fits(checkpoint.read_note(folder / name))
         if not wrong:
+            _miss_the_newest(run, name, tell)
             return folder / name
         tell(f"checkpoint {name} is damaged ({wrong}): set aside as {checkpoint.set_aside(folder / name).name}")
     if (run / PROGRESS).exists() or any(folder.glob(f"{checkpoint.DAMAGED}{checkpoint.WHOLE}*")):
@@ -183,6 +189,14 @@ def newest_good(run: Path, fits: Callable[[Note], str], tell: Tell) -> Path | No
             "begins it again in another folder"
         )
     return None
+
+
+def _miss_the_newest(run: Path, name: str, tell: Tell) -> None:
+    """Someone may have removed it."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        newest = str(json.loads((run / PROGRESS).read_text("utf-8"))["checkpoint"])
+        if newest > name and not any((run / checkpoint.FOLDER).glob(f"*{newest}*")):
+            tell(f"checkpoint {newest}, which was the newest, is gone")
 
 
 def found_in(path: Path) -> tuple[Found, Note]:
@@ -213,11 +227,8 @@ def evaluation_from_json(row: Sequence[Any]) -> Evaluation:
 def log(run: Path, event: str, **more: Any) -> None:
     """Add a line to log.jsonl, which has the times; it tells what happened, and nothing depends on it."""
     line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event} | more
-    try:
-        with (run / LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-    except OSError:
-        pass  # a full disk is told of by those who write what matters
+    with suppress(OSError), (run / LOG).open("a", encoding="utf-8") as file:  # who writes what matters will tell
+        file.write(json.dumps(line) + "\n")
 
 
 def _arrays(confusions: Mapping[int, NDArray[np.int64]]) -> checkpoint.Arrays:
