@@ -59,6 +59,16 @@ def test_what_is_written_is_read(file):
     assert note == ""
 
 
+def test_equal_weights_make_equal_files(tmp_path):
+    """Class names that JSON escapes, too: the file is put in order in its place."""
+    weights, names = noise(), ("ä\n", '"b"\\', "\x01", "犬")
+    for number in range(8):
+        save(tmp_path / str(number), weights, to_dict(MODEL), names)
+    assert len({path.read_bytes() for path in tmp_path.iterdir()}) == 1
+    with safe_open(tmp_path / "0", "numpy") as found:
+        assert json.loads(found.metadata()["classes"]) == list(names)
+
+
 def test_the_order_in_memory_does_not_matter(file):
     """The library writes memory as it lies, whatever an array's strides say."""
     save(file, jax.tree.map(np.asfortranarray, noise()), {}, [])

@@ -34,6 +34,19 @@ def save(path: Path, weights: Weights, model: Mapping[str, Any], class_names: Se
     """Write one network's weights, with the settings of its model."""
     tensors = {name: np.asarray(leaf, order="C") for name, leaf in _flat(weights).items()}
     save_file(tensors, path, {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names)})
+    _sort_metadata(path)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Put the metadata in order: safetensors writes them in another one each time, and equal weights make equal files."""
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+        assert len(text) <= length  # the same characters; what is left is spaces
+        file.seek(8)
+        file.write(text.ljust(length))
 
 
 def load(path: Path, expected: Weights) -> Loaded:
