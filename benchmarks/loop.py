@@ -69,8 +69,8 @@ def whole(config: Config, program: Program, datasets: list[Dataset]) -> float:
         run = Path(folder)
         lines = journal.Journal(run / journal.FILE)
         reports = screen.watch("loop", config, 0, [noting(lines, config, [0])])
-        saver = Saver(run, config, Found(), Stop(), print)
-        saver.sync = lambda: reports.flush() or lines.sync()  # type: ignore[func-returns-value]
+        saver = Saver(run, config, Found(), lines, Stop(), print)
+        saver.flush = reports.flush
 
         def between(snapshot: Snapshot) -> None:
             if not begins:  # the first piece is one step: what is waited for here is the first state and that step

@@ -97,14 +97,14 @@ def work(
         runlog.progress(console) as screen,
         signals.listening(say, partial(console.show_cursor, True)) as stop,
         closing(journal.Journal(out / journal.FILE, found.mark)) as lines,
-        closing(Saver(out, config, found, stop, say)) as saver,
+        closing(Saver(out, config, found, lines, stop, say)) as saver,
     ):
         for number, group in list(enumerate(groups(seeds, begun.seeds_at_once)))[found.group :]:
             found.group = number
             own, some = begun.seeds[group], datasets[group]
             done = steps_done(config, 0, resumed.stage, resumed.step) if resumed else 0
             reports = screen.watch(title(config, own, seeds), config, done, [noting(lines, config, own)])
-            saver.sync = lambda reports=reports: reports.flush() or lines.sync()  # type: ignore[misc]
+            saver.flush = reports.flush
             examine = examiner(config, own, some, found.history, found.confusions)
             tell = say if number == 0 else lambda _: None  # what is true of every seed is said once
             trained = train(

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import checkpoint, distributions, journal
+from metapl import checkpoint, distributions
 from metapl.checkpoint import Contents, Note, Writer
 from metapl.config import Config
 from metapl.disk import free, put, reason
+from metapl.journal import Journal, Mark
 from metapl.measures import Scores
 from metapl.results import Evaluation
 from metapl.schema import ConfigError
@@ -35,7 +36,7 @@ class Found:
     group: int = 0  # which of the groups of seeds is training
     history: list[Evaluation] = field(default_factory=list)
     confusions: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # seed -> [right class, answer], the last
-    mark: journal.Mark = journal.Mark()
+    mark: Mark = Mark()
     seconds: float = 0.0  # of work, in all sessions
     begin: float = field(default_factory=time.monotonic)  # of this session, on the monotonic clock
 
@@ -47,14 +48,15 @@ class Found:
 class Saver:
     """What the loop calls between two pieces of its steps."""
 
-    def __init__(self, run: Path, config: Config, found: Found, stop: Stop, tell: Tell) -> None:
+    def __init__(self, run: Path, config: Config, found: Found, lines: Journal, stop: Stop, tell: Tell) -> None:
         self._run, self._config, self._found, self._stop, self._tell = run, config, found, stop, tell
+        self._lines = lines
+        self.flush: Callable[[], None] = lambda: None  # has all reports so far written to `lines`
         self._folder = run / checkpoint.FOLDER
         self._writer = Writer(self._folder, self._written, self._failed)
         self._notes = {name: _kept(self._folder / name) for name in checkpoint.names(self._folder)}
         self._saved = time.monotonic()
         self._answers: tuple[int, int, str | None] | None = None
-        self.sync: Callable[[], journal.Mark] = lambda: journal.Mark()  # brings the metrics so far to the disk
 
     @property
     def newest(self) -> str | None:
@@ -98,8 +100,8 @@ class Saver:
         """Begin to write a checkpoint; the training goes on as soon as the arrays are copied."""
         self._writer.wait()
         done = steps_done(self._config, self._found.group, snapshot.stage, snapshot.step)
-        name, mark = checkpoint.name_of(done), self.sync()
-        note = self._note(snapshot, done, mark)
+        self.flush()
+        name, note = checkpoint.name_of(done), self._note(snapshot, done, self._lines.sync())
         contents = Contents((snapshot.state, snapshot.totals), note, _arrays(self._found.confusions))
         self._writer.write(name, contents, self._keep(name, note))
         self._saved = time.monotonic()
@@ -114,7 +116,7 @@ class Saver:
         by_steps = any(every and step % every == 0 for every in (settings.every_steps, settings.keep_every_steps))
         return late or by_steps or step == self._config.stages[snapshot.stage].steps
 
-    def _note(self, snapshot: Snapshot, done: int, mark: journal.Mark) -> Note:
+    def _note(self, snapshot: Snapshot, done: int, mark: Mark) -> Note:
         every = self._config.checkpoint.keep_every_steps
         return {
             "format": FORMAT,
@@ -210,7 +212,7 @@ def found_in(path: Path) -> tuple[Found, Note]:
         int(seed): counts.astype(np.int64) for seed, counts in zip(arrays["seeds"], arrays["counts"], strict=True)
     }
     history = [evaluation_from_json(row) for row in note["history"]]
-    return Found(note["group"], history, confusions, journal.Mark(**note["metrics"]), note["seconds"]), note
+    return Found(note["group"], history, confusions, Mark(**note["metrics"]), note["seconds"]), note
 
 
 def evaluation_to_json(evaluation: Evaluation) -> list[Any]:

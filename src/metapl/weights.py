@@ -38,7 +38,7 @@ def save(path: Path, weights: Weights, model: Mapping[str, Any], class_names: Se
 
 
 def _sort_metadata(path: Path) -> None:
-    """Put the metadata in order: safetensors writes them in another one each time, and equal weights make equal files."""
+    """Put the metadata in order, which safetensors writes in another one each time: equal weights make equal files."""
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
