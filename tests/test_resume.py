@@ -17,6 +17,7 @@ from sklearn.datasets import load_digits
 
 from metapl import config as configs
 from metapl import data, run
+from metapl.lock import locked
 from metapl.rundir import claim
 from metapl.saver import Saver
 from metapl.schema import ConfigError
@@ -138,8 +139,10 @@ def test_from_wherever_a_run_goes_on_it_ends_the_same(place, steps):
     name = f"at-{steps}"
     with crash_at(steps), pytest.raises(Crash):
         place.train(name)
+    saved = (place.folder / name / "checkpoints").exists()
+    assert saved or steps < 7
     said = place.resume(name)
-    assert ("no checkpoint of" in said) == (steps < 7)
+    assert ("no checkpoint of" in said) != saved
     assert_same_run(place.folder / name, place.folder / "whole")
 
 
@@ -309,6 +312,11 @@ def test_a_run_is_never_overwritten(place, copy):
         claim(copy)
     with pytest.raises(ConfigError, match="finished run, which is never overwritten"):
         claim(place.folder / "whole")
+
+
+def test_another_process_on_the_run_is_locked_out_with_the_pid_of_the_first(place, copy):
+    with locked(copy), pytest.raises(ConfigError, match=f"process {os.getpid()} on .* is at work in"):
+        place.resume(copy.name)
 
 
 def test_edited_settings_are_refused(place, copy):
