@@ -36,7 +36,7 @@ name = "wide_resnet"
 depth = 28
 width = 2
 """
-STEPS = {"digits": 20_000, "wrn": 40}
+STEPS = {"digits": 5_000, "wrn": 20}
 
 
 def settings(case: str, every_steps: int) -> Config:
@@ -100,7 +100,10 @@ def main() -> None:
     program = prepare(config, datasets)
     steps = config.stages[0].steps
     bare(config, program, datasets, 2)  # compiles
-    pairs = [(bare(config, program, datasets, steps), whole(config, program, datasets)) for _ in range(flags.repeats)]
+    pairs = []
+    for _ in range(flags.repeats):
+        pairs.append((bare(config, program, datasets, steps), whole(config, program, datasets)))
+        print(f"bare {pairs[-1][0]:7.2f} s, loop {pairs[-1][1]:7.2f} s", flush=True)
     ratios = [b / a for a, b in pairs]
     for name, values in zip(("bare", "loop"), zip(*pairs, strict=True), strict=True):
         print(f"{name}  {1000 * statistics.median(values) / steps:9.3f} ms a step (median of {flags.repeats})")
