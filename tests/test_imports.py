@@ -15,8 +15,8 @@ ROOT = Path(metapl.__file__).parent
 FLOORS = [
     {"", "schema"},
     {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime"},
-    {"optim", "models", "augment", "checkpoint", "journal", "results", "scores"},
-    {"data", "algorithms", "weights"},
+    {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status"},
+    {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},
     {"train"},
     {"evaluate", "groups", "rundir", "runlog", "saver"},
@@ -28,6 +28,7 @@ FLOORS = [
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 MODULES = sorted(ROOT.rglob("*.py"))
+GUARDS = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "guards").glob("*.py"))]
 
 
 def room(parts: tuple[str, ...]) -> str:
@@ -65,7 +66,7 @@ def test_no_method_is_named_outside_its_room():
     from metapl.algorithms import METHODS
 
     names = {kind.name for kind in METHODS} | {kind.__name__ for kind in METHODS}
-    for file in ("train.py", "evaluate.py", "groups.py", "results.py", "runlog.py", "run.py", "optim.py"):
+    for file in ("train.py", "evaluate.py", "groups.py", "results.py", "runlog.py", "run.py", "optim.py", *GUARDS):
         words = {
             node.value
             for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8")))

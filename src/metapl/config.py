@@ -21,6 +21,7 @@ from metapl.data import SOURCES
 from metapl.data.dataset import SourceConfig
 from metapl.data.source import PictureConfig
 from metapl.data.two_moons import TwoMoons
+from metapl.guards.settings import Guards
 from metapl.models import MODELS
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
@@ -92,6 +93,11 @@ class Config:
     eval_every_steps: Annotated[int, Ge(0)] = 0
     """Steps of a stage between two evaluations on validation and test data; 0: only at the end of the run."""
     checkpoint: Checkpoint = Checkpoint()
+    guards: Guards = Guards()
+    tensorboard: bool = False
+    """Write the numbers for TensorBoard, too, into the run's folder (pip install 'metapl[tensorboard]')."""
+    wandb: bool = False
+    """Send the numbers to Weights & Biases, too; with WANDB_MODE=offline into files (pip install 'metapl[wandb]')."""
 
     def check(self) -> None:
         """A method that learns from the stage before cannot come first."""

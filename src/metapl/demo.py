@@ -19,6 +19,7 @@ from rich.table import Table
 from metapl import data, evaluate, runlog, runtime, statistics
 from metapl.config import Config, load
 from metapl.data.dataset import Dataset
+from metapl.guards.say import guarding
 from metapl.report import two_moons
 from metapl.train import Trained, train
 from metapl.types import Metrics
@@ -89,7 +90,9 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
 
         def one(name: str) -> Outcome:
             config = _config(name, demo)
-            watch = screen.watch(METHODS[name][0], config)
+            datasets = data.load(config.data, seeds, ())
+            guards = guarding(runlog.keeper(config, seeds, datasets[0]), tell=lambda _: None)  # who diverges, ends it
+            watch = screen.watch(METHODS[name][0], config, listeners=[guards])
 
             def watch_until_stopped(stage: int, done: int, metrics: Metrics) -> None:
                 if stop.is_set():
@@ -97,7 +100,6 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
                 watch(stage, done, metrics)
 
             start = time.monotonic()
-            datasets = data.load(config.data, seeds, ())
             trained = train(config, seeds, datasets, watch_until_stopped)
             accuracies = evaluate.accuracies(trained, config.augmentation, datasets)
             return Outcome(config, trained, datasets[0], accuracies, time.monotonic() - start)

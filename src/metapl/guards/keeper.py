@@ -1,0 +1,164 @@
+"""Who calls the guards: from report to report, for all seeds that train together.
+
+What the keeper remembers follows from the reports alone. So a resumed run shows it the reports from before (`replay`),
+and it neither warns twice nor forgets.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.guards.checks import GUARDS, Bad, Look, Means, together
+from metapl.guards.facts import Facts
+from metapl.guards.settings import Guards, Level
+from metapl.schema import ConfigError
+from metapl.scores import FINITE, learns_unlabeled, networks
+from metapl.types import Numbers
+
+LOOKS = 50  # the most that there are in a stage: reports that are closer are taken together
+
+
+class StoppedError(ConfigError):
+    """A guard has ended the run; the text says why and what to try."""
+
+
+class Alarm(NamedTuple):
+    """What a guard has found."""
+
+    guard: str
+    level: Level
+    stage: int
+    step: int  # over all stages
+    seeds: tuple[int, ...]
+    text: str  # what is wrong and what to try
+
+
+@dataclass
+class _Memory:
+    """What is remembered within a stage."""
+
+    best: NDArray[np.float64]  # as in `Look`
+    bad: dict[str, NDArray[np.int64]]  # guard -> [R] bad looks in a row
+    seen: dict[str, int]  # guard -> looks that said something
+    waiting: list[tuple[int, Numbers]] = field(default_factory=list)  # (steps, means) since the last look
+    before: Means = field(default_factory=dict)
+
+
+class Keeper:
+    """Looks at one report after another; `look` returns what is new."""
+
+    def __init__(self, settings: Guards, stages: Sequence[Facts], seeds: Sequence[int]) -> None:
+        self._settings, self._stages, self._seeds = settings, stages, seeds
+        self._starts = [sum(facts.steps for facts in stages[:i]) for i in range(len(stages))]
+        self._said: set[str] = set()
+        self._step = 0  # of the report before, over all stages
+        self._labeled: tuple[tuple[str, float], NDArray[np.float64]] | None = None
+        self._start: Means = {}
+        self._stage, self._memory = 0, self._begin(0)
+
+    def look(self, stage: int, step: int, numbers: Numbers) -> list[Alarm]:
+        """Take the next report."""
+        if stage != self._stage:
+            self._stage, self._memory = stage, self._begin(stage)
+        facts, memory, begin = self._stages[stage], self._memory, self._starts[stage]
+        first, self._step = max(self._step, begin), step
+        alarms = self._nonfinite(stage, first, step, numbers)
+        memory.waiting.append((step - first, numbers))
+        last = step == begin + facts.steps
+        if last or LOOKS * sum(steps for steps, _ in memory.waiting) >= facts.steps:
+            look = Look(facts, last, together(memory.waiting), memory.before, memory.best, self._start)
+            memory.waiting = []
+            if step - begin > facts.quiet_steps:
+                alarms += self._judge(stage, step, look)
+            self._remember(look)
+        return alarms
+
+    def look_back(self, line: Mapping[str, Any]) -> list[Alarm]:
+        """Take a report as metrics.jsonl has it; those of other seeds say nothing here. What was not finite is null."""
+        if list(line["seeds"]) != list(self._seeds):
+            return []
+        numbers = {name: np.array(line[name], np.float32) for name in line if name not in ("seeds", "stage", "step")}
+        return self.look(line["stage"], line["step"], numbers)
+
+    def _begin(self, stage: int) -> _Memory:
+        """The teacher's best starts as that of the supervised stage before, if its examples were shown alike."""
+        alike = self._labeled is not None and self._labeled[0] == self._stages[stage].labeled_as
+        best = self._labeled[1] if self._labeled is not None and alike else np.zeros(len(self._seeds))
+        return _Memory(best, {name: np.zeros(len(self._seeds), np.int64) for name in GUARDS}, dict.fromkeys(GUARDS, 0))
+
+    def _judge(self, stage: int, step: int, look: Look) -> list[Alarm]:
+        alarms, memory = [], self._memory
+        for name, guard in GUARDS.items():
+            level: Level = getattr(self._settings, name)
+            bad = None if level == "off" or name in self._said else guard.check(look)
+            if bad is None:
+                continue
+            memory.seen[name] += 1
+            memory.bad[name] = np.where(bad, memory.bad[name] + 1, 0)
+            enough = memory.bad[name] >= self._settings.patience
+            if guard.whole_stage and look.last:
+                enough |= memory.bad[name] == memory.seen[name]
+            if enough.any():
+                text = f"{guard.says(look, enough)}. Try: {guard.advice}"
+                alarms.append(self._alarm(name, stage, step, enough, text))
+        return alarms
+
+    def _remember(self, look: Look) -> None:
+        """What later looks are compared with."""
+        self._memory.before = look.numbers
+        if "teacher_labeled_accuracy" in look.numbers:
+            self._memory.best = np.fmax(look.best, look.numbers["teacher_labeled_accuracy"])
+        if look.last:
+            accuracy = look.numbers.get("labeled_accuracy")
+            self._labeled = None if accuracy is None else (look.facts.labeled_as, np.nan_to_num(accuracy))
+            if self._stage == 0 and not learns_unlabeled(look.numbers):
+                self._start = {name: value for name, value in look.numbers.items() if name.endswith("_accuracy")}
+
+    def _nonfinite(self, stage: int, first: int, step: int, numbers: Numbers) -> list[Alarm]:
+        """Numbers that are none: which network's, from which step on, for which seeds."""
+        broken = {name: ~np.isfinite(values).reshape(len(values), -1).all(-1) for name, values in numbers.items()}
+        bad = np.any(list(broken.values()), axis=0) if broken else np.zeros(len(self._seeds), bool)
+        if self._settings.nonfinite == "off" or "nonfinite" in self._said or not bad.any():
+            return []
+        names = [name for name, seeds in broken.items() if seeds.any()]
+        begin = self._starts[stage]
+        parts = _breaks(numbers, names, first - begin, step - begin) or [f"not finite: {', '.join(names)}"]
+        where = f"between steps {first - begin + 1:,} and {step - begin:,} of stages.{stage}"
+        tries = [f"stages.{stage}.method.{name}" for name in self._stages[stage].optimizers]
+        text = (
+            f"training diverged {where}: {'; '.join(parts)}. Try: a lower learning_rate, clip_norm 1 or more "
+            f"warmup_steps ({', '.join(tries)})"
+        )
+        return [self._alarm("nonfinite", stage, step, bad, text)]
+
+    def _alarm(self, name: str, stage: int, step: int, bad: Bad, text: str) -> Alarm:
+        self._said.add(name)
+        seeds = tuple(seed for seed, own in zip(self._seeds, bad, strict=True) if own)
+        if len(self._seeds) > 1:
+            who = f"all {len(seeds)} seeds" if len(seeds) == len(self._seeds) else _list(seeds)
+            text = f"{who}: {text}"
+        return Alarm(name, getattr(self._settings, name), stage, step, seeds, text)
+
+
+def _breaks(numbers: Numbers, names: Sequence[str], first: int, last: int) -> list[str]:
+    """Who broke and when, the first one first: a network's share of finite steps says where they end."""
+    parts = []
+    for network, own in networks(names).items():
+        share = numbers.get(FINITE + network)
+        if share is not None and (share < 1).any():
+            step = first + round(float(share.min()) * (last - first)) + 1
+            parts.append((step, f"the {network}'s numbers are not finite from step {step:,} on ({', '.join(own)})"))
+    return [text for _, text in sorted(parts)]
+
+
+def _list(seeds: Sequence[int]) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {', '.join(map(str, seeds))}"
+
+
+def replay(keeper: Keeper, lines: Iterable[str]) -> list[Alarm]:
+    """Show a resumed run's keeper the lines of metrics.jsonl: it goes on from there. Return what it said of them."""
+    return [alarm for line in lines for alarm in keeper.look_back(json.loads(line))]

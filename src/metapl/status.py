@@ -1,0 +1,148 @@
+"""What one line says of a run: how far it is, how fast, how long it will take, and its main numbers."""
+
+import math
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.types import Numbers
+
+RATE_OVER = 10  # reports: enough to be steady, few enough to follow a stage that is slower than the one before
+
+# The main numbers, the most important first, and what they are called where there is little room.
+SHORT = {
+    "loss": "loss",
+    "teacher_loss": "teacher",
+    "student_loss": "student",
+    "feedback": "h",
+    "val_accuracy": "val",
+    "test_accuracy": "test",
+    "consistency_loss": "consistency",
+    "unlabeled_loss": "unlabeled",
+    "mask_rate": "mask",
+    "pseudo_label_accuracy": "labels",
+}
+
+
+class Clock:
+    """How fast a session goes: steps of a session before do not count, nor what it takes to compile the first ones."""
+
+    def __init__(self, now: float, done: int, total: int) -> None:
+        self._begin, self._total = (now, done), total
+        self._seen: deque[tuple[float, int]] = deque(maxlen=RATE_OVER)
+
+    def update(self, now: float, done: int) -> None:
+        """Note that so many are done."""
+        self._seen.append((now, done))
+
+    def elapsed(self, now: float) -> float:
+        """Seconds since the session began."""
+        return now - self._begin[0]
+
+    @property
+    def rate(self) -> float | None:
+        """Steps per second; None before there is a report."""
+        if not self._seen:
+            return None
+        first = self._begin if len(self._seen) == 1 else self._seen[0]
+        seconds, steps = self._seen[-1][0] - first[0], self._seen[-1][1] - first[1]
+        return steps / seconds if seconds > 0 and steps > 0 else None
+
+    def left(self, now: float) -> float | None:
+        """Seconds until the end; between two reports the clock runs on."""
+        if not self._seen or self.rate is None:
+            return None
+        at, done = self._seen[-1]
+        return max(0.0, (self._total - done) / self.rate - (now - at))
+
+
+def duration(seconds: float) -> str:
+    """0:07, 12:34, 3:02:01; from a day on 2d 03:04."""
+    whole = math.ceil(seconds)
+    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
+    if days:
+        return f"{days}d {hours:02}:{minutes:02}"
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def speed(rate: float, unit: str) -> str:
+    """So many steps a second; where one takes longer, seconds a step."""
+    if rate >= 10:
+        return f"{rate:,.0f} {unit}/s"
+    return f"{rate:.1f} {unit}/s" if rate >= 1 else f"{1 / rate:.1f} s/{unit.removesuffix('s')}"
+
+
+def brief(values: NDArray[np.float32]) -> str:
+    """The mean over seeds; of a histogram, the share of the most frequent class."""
+    if values.ndim > 1:
+        return f"max {np.mean(np.max(values, axis=-1)):.3g}"
+    return f"{np.mean(values):.3g}"
+
+
+def main_numbers(numbers: Numbers) -> list[str]:
+    """The main numbers in few letters, the most important first."""
+    return [f"{short} {brief(numbers[name])}" for name, short in SHORT.items() if name in numbers]
+
+
+class Piece(NamedTuple):
+    """A part of a line."""
+
+    text: str
+    needed: int  # the smaller, the longer it stays
+
+
+def fit(pieces: Collection[Piece], width: int) -> str:
+    """As many pieces as there is room for, in their order: what is needed least goes first."""
+    kept = list(pieces)
+    while kept and len(joined := "  ".join(piece.text for piece in kept)) > width:
+        kept.remove(max(kept, key=lambda piece: piece.needed))
+    return joined if kept else ""
+
+
+def shorten(text: str, width: int) -> str:
+    """Cut a text that has no room."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+class Status:
+    """What is known of one run's way: shown as a line of pieces, as far as they fit."""
+
+    def __init__(self, now: float, done: int, total: int, unit: str) -> None:
+        self.done, self.total, self.unit = done, total, unit
+        self.clock = Clock(now, done, total)
+        self._latest: dict[str, NDArray[np.float32]] = {}
+
+    def update(self, now: float, done: int, numbers: Numbers) -> None:
+        """Take the next report; what it does not say stays as it was, such as the last evaluation."""
+        self.done = done
+        self.clock.update(now, done)
+        self._latest |= numbers
+
+    def line(self, now: float, width: int) -> str:
+        """Counts, rate, time and the main numbers, on a line of this width."""
+        ended, rate, left = self.done == self.total, self.clock.rate, self.clock.left(now)
+        pieces = [Piece(f"{self.done:,}/{self.total:,}", 0)]
+        if ended or left is None:
+            pieces.append(Piece(f"in {duration(self.clock.elapsed(now))}", 1))
+        else:
+            pieces.append(Piece(f"{duration(left)} left", 1))
+        if rate is not None:
+            pieces.append(Piece(speed(rate, self.unit), 4))
+        pieces += [Piece(text, 2 if i < 2 else 3 + i) for i, text in enumerate(main_numbers(self._latest))]
+        return fit(pieces, width)
+
+
+def sentence(title: str, status: Status, now: float, per_step: int, numbers: Numbers, skip: Sequence[str]) -> str:
+    """Say the same, in full, for a log: every number but those whose names begin with `skip`."""
+    parts = [f"{title}: {status.done:,} of {status.total:,} {status.unit}", f"{status.clock.elapsed(now):.0f} s"]
+    if (rate := status.clock.rate) is not None:
+        parts.append(speed(rate, status.unit))
+        if per_step > 1:
+            parts.append(speed(rate * per_step, "examples"))
+        if (left := status.clock.left(now)) is not None and status.done < status.total:
+            parts.append(f"{duration(left)} left")
+    shown = sorted(name for name in numbers if not name.startswith(tuple(skip)))
+    return ", ".join([*parts, *(f"{name} {brief(numbers[name])}" for name in shown)])
