@@ -20,30 +20,35 @@ from numpy.typing import NDArray
 from rich.console import Console
 from safetensors import SafetensorError
 
-from metapl import checkpoint, data, distributions, evaluate, journal, results, rundir, runlog, signals
+from metapl import checkpoint, data, distributions, evaluate, journal, results, rundir, runlog, signals, sinks
 from metapl.config import Config
 from metapl.data.dataset import Dataset
 from metapl.data.files import Folders
 from metapl.disk import put, telling
 from metapl.groups import AtOnce, groups, seeds_together
+from metapl.guards.keeper import replay
+from metapl.guards.say import guarding, note
 from metapl.lock import locked
 from metapl.measures import per_class_accuracy
 from metapl.results import Evaluation
 from metapl.rundir import Begun
 from metapl.saver import Found, Saver, found_in, log, newest_good, steps_done
 from metapl.schema import ConfigError, to_dict
+from metapl.sinks.series import Session
 from metapl.train import Examine, Program, Resumed, Trained, answers_stem, prepare, train
 from metapl.types import DistributionsConfig, Listen, Metrics, Numbers
 from metapl.weights import save
 
 Confusions = dict[int, NDArray[np.int64]]  # seed -> [right class, answer], at its last evaluation
 Say = Callable[[str], None]
+WARNINGS = "warnings.jsonl"
 
 
 def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path, console: Console) -> None:
     """Begin a run with as many seeds as asked for, in the empty folder `out`, and work on it to its end."""
     if config.seed + seeds > 2**32:
         raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
+    sinks.require(to_dict(config))
     numbers = list(range(config.seed, config.seed + seeds))
     datasets = data.load(config.data, numbers, folders)
     if not len(datasets[0].test):
@@ -93,6 +98,7 @@ def work(
     """Train what is left of the groups of seeds, saving on the way, and write the result."""
     config, seeds = begun.config, len(begun.seeds)
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    warn = partial(say, style="yellow")
     with (
         runlog.progress(console) as screen,
         signals.listening(say, partial(console.show_cursor, True)) as stop,
@@ -103,14 +109,17 @@ def work(
             found.group = number
             own, some = begun.seeds[group], datasets[group]
             done = steps_done(config, 0, resumed.stage, resumed.step) if resumed else 0
-            reports = screen.watch(title(config, own, seeds), config, done, [noting(lines, config, own)])
-            saver.flush = reports.flush
+            session = Session(out, to_dict(config), own, alone=seeds == 1, done=done)
             examine = examiner(config, own, some, found.history, found.confusions)
             tell = say if number == 0 else lambda _: None  # what is true of every seed is said once
-            trained = train(
-                config, own, some, reports, tell, examine, program, saver.counting(screen.counting), out,
-                between=saver.between, resumed=resumed,
-            )  # fmt: skip
+            with sinks.opened(session, warn) as others:
+                listeners = [noting(lines, config, own), others, watching(out, config, own, datasets[0], warn)]
+                reports = screen.watch(title(config, own, seeds), config, done, listeners)
+                saver.flush = reports.flush
+                trained = train(
+                    config, own, some, reports, tell, examine, program, saver.counting(screen.counting), out,
+                    between=saver.between, resumed=resumed,
+                )  # fmt: skip
             save_weights(trained, config, datasets[0].class_names, own, out, alone=seeds == 1)
             resumed = None
     write_result(out, config, found, datasets[0].class_names, begun.seeds_at_once, console)
@@ -124,6 +133,20 @@ def noting(lines: journal.Journal, config: Config, seeds: Sequence[int]) -> List
         lines.write(seeds, stage, step - starts[stage], numbers)
 
     return listen
+
+
+def watching(out: Path, config: Config, seeds: Sequence[int], dataset: Dataset, warn: Say) -> Listen:
+    """Have the guards look at every report, after those that sessions before have written down."""
+    keeper = runlog.keeper(config, seeds, dataset)
+    for alarm in replay(keeper, (out / journal.FILE).read_text("utf-8").splitlines()):
+        note(alarm, out / WARNINGS)  # that session may have been killed before it did
+
+    def last_good() -> str:
+        names = checkpoint.names(out / checkpoint.FOLDER)
+        kept = f"The last good checkpoint is {max(names)}" if names else "No checkpoint was written yet"
+        return f"{kept}; a resumed run would come to the same place, so change the settings and begin another."
+
+    return guarding(keeper, warn, out / WARNINGS, last_good)
 
 
 def write_result(
