@@ -187,21 +187,23 @@ def test_a_score_that_is_no_number_is_named_where_no_network_is():
 
 
 def lines(reports, seeds):
-    """As metrics.jsonl has them."""
+    """As metrics.jsonl has them: steps count in their stage, which is the second after ten reports."""
     for i, numbers in enumerate(reports):
         values = {name: values.tolist() for name, values in numbers.items()}
-        yield json.dumps({"seeds": seeds, "stage": 0, "step": 100 * (i + 1)} | values).replace("NaN", "null")
+        place = {"seeds": seeds, "stage": i // 10, "step": 100 * (i % 10 + 1)}
+        yield json.dumps(place | values).replace("NaN", "null")
 
 
-@pytest.mark.parametrize("cut", range(10))
+@pytest.mark.parametrize("cut", [0, 5, 10, 14, 15, 16, 18, 20])
 def test_a_resumed_run_neither_warns_twice_nor_forgets(cut):
-    reports = healthy(3) + [report(feedback=[0.1 * i], **BAD["collapse"]) for i in range(7)]
-    reports[8] = reports[8] | {"teacher_loss": np.array([np.nan], np.float32)}
-    whole = alarms(reports)
-    assert [alarm.guard for alarm in whole] == ["collapse", "nonfinite"]
-    keeper = Keeper(Guards(), [MPL_STAGE], (0,))
+    reports = healthy(13) + [report(feedback=[0.1 * i], **BAD["collapse"]) for i in range(7)]
+    reports[18] = reports[18] | {"teacher_loss": np.array([np.nan], np.float32)}
+    stages = [UNLABELED, MPL_STAGE]
+    whole = alarms(reports, stages)
+    assert [(alarm.guard, alarm.step) for alarm in whole] == [("collapse", 1600), ("nonfinite", 1900)]
+    keeper = Keeper(Guards(), stages, (0,))
     said = replay(keeper, [*lines(reports[:cut], [1]), *lines(reports[:cut], [0])])
-    after = [alarm for i in range(cut, 10) for alarm in keeper.look(0, 100 * (i + 1), reports[i])]
+    after = [alarm for i in range(cut, 20) for alarm in keeper.look(i // 10, 100 * (i + 1), reports[i])]
     assert said + after == whole
 
 

@@ -78,11 +78,14 @@ class Keeper:
         return alarms
 
     def look_back(self, line: Mapping[str, Any]) -> list[Alarm]:
-        """Take a report as metrics.jsonl has it; those of other seeds say nothing here. What was not finite is null."""
+        """Take a report as metrics.jsonl has it: its step counts in its stage, and what was not finite is null.
+
+        Those of other seeds say nothing here.
+        """
         if list(line["seeds"]) != list(self._seeds):
             return []
         numbers = {name: np.array(line[name], np.float32) for name in line if name not in ("seeds", "stage", "step")}
-        return self.look(line["stage"], line["step"], numbers)
+        return self.look(line["stage"], self._starts[line["stage"]] + line["step"], numbers)
 
     def _begin(self, stage: int) -> _Memory:
         """The teacher's best starts as that of the supervised stage before, if its examples were shown alike."""

@@ -10,7 +10,7 @@ Level = Literal["off", "warn", "stop"]
 
 @dataclass(frozen=True)
 class Guards:
-    """Who looks at the run's numbers. Each guard speaks once: off, warn and go on, or stop and keep what there is."""
+    """Who looks at the run's numbers. Each guard speaks once: off, warn and go on, or stop."""
 
     nonfinite: Level = "stop"
     """A loss, a gradient or a score is no number any more."""
