@@ -24,6 +24,13 @@ def test_the_first_report_counts_from_the_start_and_later_ones_leave_the_compili
     assert clock.left(200.0) == 0
 
 
+def test_reports_that_come_at_once_do_not_make_it_fast():
+    clock = Clock(now=0.0, done=0, total=1000)
+    clock.update(10.0, 500)
+    clock.update(10.01, 1000)
+    assert clock.rate == pytest.approx(100, rel=0.01)
+
+
 def test_a_resumed_run_counts_the_steps_of_its_own_session():
     clock = Clock(now=0.0, done=900, total=1000)
     clock.update(10.0, 950)
@@ -51,6 +58,7 @@ def test_durations_are_short(seconds, text):
 @pytest.mark.parametrize(("rate", "text"), [(12345.6, "12,346 steps/s"), (3.21, "3.2 steps/s"), (0.25, "4.0 s/step")])
 def test_speeds_are_read_at_once(rate, text):
     assert speed(rate, "steps") == text
+    assert speed(rate, "") == text.replace(" steps", "")
 
 
 def test_the_main_numbers_have_short_names_and_an_order():
@@ -58,11 +66,12 @@ def test_the_main_numbers_have_short_names_and_an_order():
     assert main_numbers(numbers | {"baseline": np.array([3.0])}) == ["teacher 1", "h 0.01", "test 0.5"]
 
 
-def test_what_is_needed_least_goes_first():
+def test_what_is_needed_most_has_the_room():
     pieces = [Piece("ab", 0), Piece("cd", 2), Piece("ef", 1)]
     assert fit(pieces, 10) == "ab  cd  ef"
     assert fit(pieces, 9) == "ab  ef"
     assert fit(pieces, 5) == "ab"
+    assert fit([Piece("ab", 0), Piece("too long", 1), Piece("ef", 2)], 6) == "ab  ef"
     assert fit(pieces, 1) == ""
     assert shorten("metapl", 4) == "met…"
     assert shorten("metapl", 6) == "metapl"
@@ -70,10 +79,10 @@ def test_what_is_needed_least_goes_first():
 
 def test_a_line_keeps_the_last_evaluation_and_ends_with_how_long_it_took():
     status = Status(0.0, 0, 200, "steps")
-    assert status.line(3.0, 80) == "0/200  in 0:03"
+    assert status.line(3.0, 80) == "0/200  starting, 0:03"
     status.update(10.0, 100, {"test_accuracy": np.array([0.9]), "loss": np.array([1.0])})
     status.update(20.0, 150, {"loss": np.array([0.5])})
-    assert status.line(20.0, 80) == "150/200  0:10 left  5.0 steps/s  loss 0.5  test 0.9"
+    assert status.line(20.0, 80) == "150/200  0:10 left  5.0/s  loss 0.5  test 0.9"
     status.update(30.0, 200, {"loss": np.array([0.25])})
     assert status.line(30.0, 40) == "200/200  in 0:30  loss 0.25  test 0.9"
 

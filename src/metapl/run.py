@@ -113,7 +113,8 @@ def work(
             examine = examiner(config, own, some, found.history, found.confusions)
             tell = say if number == 0 else lambda _: None  # what is true of every seed is said once
             with sinks.opened(session, warn) as others:
-                listeners = [noting(lines, config, own), others, watching(out, config, own, datasets[0], warn)]
+                guards = watching(out, config, own, datasets[0], steps_done(config, number, 0, 0), warn)
+                listeners: list[Listen] = [noting(lines, config, own), others, guards]
                 reports = screen.watch(title(config, own, seeds), config, done, listeners)
                 saver.flush = reports.flush
                 trained = train(
@@ -135,15 +136,19 @@ def noting(lines: journal.Journal, config: Config, seeds: Sequence[int]) -> List
     return listen
 
 
-def watching(out: Path, config: Config, seeds: Sequence[int], dataset: Dataset, warn: Say) -> Listen:
-    """Have the guards look at every report, after those that sessions before have written down."""
+def watching(out: Path, config: Config, seeds: Sequence[int], dataset: Dataset, steps_before: int, warn: Say) -> Listen:
+    """Have the guards look at every report, after those that sessions before have written down.
+
+    Groups of seeds before this one have taken `steps_before` steps, which names of checkpoints count, too.
+    """
     keeper = runlog.keeper(config, seeds, dataset)
     for alarm in replay(keeper, (out / journal.FILE).read_text("utf-8").splitlines()):
         note(alarm, out / WARNINGS)  # that session may have been killed before it did
 
-    def last_good() -> str:
-        names = checkpoint.names(out / checkpoint.FOLDER)
-        kept = f"The last good checkpoint is {max(names)}" if names else "No checkpoint was written yet"
+    def last_good(step: int) -> str:
+        newest = checkpoint.name_of(steps_before + step)
+        names = [name for name in checkpoint.names(out / checkpoint.FOLDER) if name <= newest]
+        kept = f"The last good checkpoint is {max(names)}" if names else "There is no checkpoint from before"
         return f"{kept}; a resumed run would come to the same place, so change the settings and begin another."
 
     return guarding(keeper, warn, out / WARNINGS, last_good)

@@ -28,7 +28,7 @@ class _Line(ProgressColumn):
     def render(self, task: Task) -> Text:
         status: Status = task.fields["status"]
         width = self._console.width - title_width(self._titles, self._console.width) - bar_width(self._console.width)
-        return Text(status.line(time.monotonic(), width - 3), no_wrap=True)
+        return Text(status.line(time.monotonic(), width - 2), no_wrap=True)
 
 
 class _Title(ProgressColumn):
@@ -50,7 +50,7 @@ def title_width(titles: dict[str, None], width: int) -> int:
 
 def bar_width(width: int) -> int:
     """Room for the bar."""
-    return max(5, width // 8)
+    return max(5, width // 10)
 
 
 @contextmanager

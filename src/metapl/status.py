@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from metapl.types import Numbers
 
 RATE_OVER = 10  # reports: enough to be steady, few enough to follow a stage that is slower than the one before
+SHORTEST_S = 1.0  # reports that come at once, since someone waited, say nothing of the rate
 
 # The main numbers, the most important first, and what they are called where there is little room.
 SHORT = {
@@ -47,7 +48,8 @@ class Clock:
         """Steps per second; None before there is a report."""
         if not self._seen:
             return None
-        first = self._begin if len(self._seen) == 1 else self._seen[0]
+        short = self._seen[-1][0] - self._seen[0][0] < SHORTEST_S
+        first = self._begin if short else self._seen[0]
         seconds, steps = self._seen[-1][0] - first[0], self._seen[-1][1] - first[1]
         return steps / seconds if seconds > 0 and steps > 0 else None
 
@@ -69,10 +71,10 @@ def duration(seconds: float) -> str:
 
 
 def speed(rate: float, unit: str) -> str:
-    """So many steps a second; where one takes longer, seconds a step."""
-    if rate >= 10:
-        return f"{rate:,.0f} {unit}/s"
-    return f"{rate:.1f} {unit}/s" if rate >= 1 else f"{1 / rate:.1f} s/{unit.removesuffix('s')}"
+    """So many steps a second; where one takes longer, seconds a step. Without a unit, in few letters."""
+    if rate >= 1:
+        return f"{rate:,.0f} {unit}/s".replace(" /", "/") if rate >= 10 else f"{rate:.1f} {unit}/s".replace(" /", "/")
+    return f"{1 / rate:.1f} s/{unit.removesuffix('s') or 'step'}"
 
 
 def brief(values: NDArray[np.float32]) -> str:
@@ -91,15 +93,20 @@ class Piece(NamedTuple):
     """A part of a line."""
 
     text: str
-    needed: int  # the smaller, the longer it stays
+    needed: int  # the smaller, the more
 
 
 def fit(pieces: Collection[Piece], width: int) -> str:
-    """As many pieces as there is room for, in their order: what is needed least goes first."""
-    kept = list(pieces)
-    while kept and len(joined := "  ".join(piece.text for piece in kept)) > width:
-        kept.remove(max(kept, key=lambda piece: piece.needed))
-    return joined if kept else ""
+    """As many pieces as there is room for, in their order: what is needed most chooses first."""
+    kept: set[Piece] = set()
+    for piece in sorted(pieces, key=lambda piece: piece.needed):
+        if len(_joined(pieces, kept | {piece})) <= width:
+            kept.add(piece)
+    return _joined(pieces, kept)
+
+
+def _joined(pieces: Collection[Piece], kept: set[Piece]) -> str:
+    return "  ".join(piece.text for piece in pieces if piece in kept)
 
 
 def shorten(text: str, width: int) -> str:
@@ -123,15 +130,15 @@ class Status:
 
     def line(self, now: float, width: int) -> str:
         """Counts, rate, time and the main numbers, on a line of this width."""
-        ended, rate, left = self.done == self.total, self.clock.rate, self.clock.left(now)
-        pieces = [Piece(f"{self.done:,}/{self.total:,}", 0)]
-        if ended or left is None:
-            pieces.append(Piece(f"in {duration(self.clock.elapsed(now))}", 1))
+        rate, left, elapsed = self.clock.rate, self.clock.left(now), duration(self.clock.elapsed(now))
+        if self.done == self.total:
+            time = f"in {elapsed}"
         else:
-            pieces.append(Piece(f"{duration(left)} left", 1))
+            time = f"starting, {elapsed}" if left is None else f"{duration(left)} left"
+        pieces = [Piece(f"{self.done:,}/{self.total:,}", 0), Piece(time, 1)]
         if rate is not None:
-            pieces.append(Piece(speed(rate, self.unit), 4))
-        pieces += [Piece(text, 2 if i < 2 else 3 + i) for i, text in enumerate(main_numbers(self._latest))]
+            pieces.append(Piece(speed(rate, ""), 5))
+        pieces += [Piece(text, (2, 3, 4)[i] if i < 3 else 3 + i) for i, text in enumerate(main_numbers(self._latest))]
         return fit(pieces, width)
 
 

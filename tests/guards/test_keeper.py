@@ -173,6 +173,7 @@ def test_numbers_that_are_none_are_told_of_at_once_with_network_step_and_setting
     (alarm,) = alarms([report(), broken, broken])
     assert (alarm.guard, alarm.level, alarm.step) == ("nonfinite", "stop", 200)
     assert "between steps 101 and 200 of stages.0" in alarm.text
+    assert alarm.good_steps == 129  # weights after 130 steps gave the numbers of step 131
     teacher, student = alarm.text.index("the teacher's numbers"), alarm.text.index("the student's numbers")
     assert teacher < student
     assert "from step 131 on (teacher_loss)" in alarm.text
@@ -184,6 +185,7 @@ def test_numbers_that_are_none_are_told_of_at_once_with_network_step_and_setting
 def test_a_score_that_is_no_number_is_named_where_no_network_is():
     (alarm,) = alarms([report(test_nll=[np.nan])])
     assert "not finite: test_nll" in alarm.text
+    assert alarm.good_steps == 0  # somewhere in the first report's steps
 
 
 def lines(reports, seeds):

@@ -8,7 +8,7 @@ import pytest
 from metapl.guards.keeper import Alarm, StoppedError
 from metapl.guards.say import guarding, note
 
-ALARM = Alarm("mask", "warn", 0, 500, (3,), "all are left out. Try: a lower threshold")
+ALARM = Alarm("mask", "warn", 0, 500, (3,), 400, "all are left out. Try: a lower threshold")
 
 
 class Keeper:
@@ -29,7 +29,7 @@ def test_a_warning_is_said_and_kept(tmp_path):
 
 
 def test_a_stop_ends_the_run_and_says_where_to_go_back_to(tmp_path):
-    listen = guarding(Keeper("stop"), print, tmp_path / "w", lambda: "The last good checkpoint is 400.")
+    listen = guarding(Keeper("stop"), print, tmp_path / "w", lambda steps: f"The last good checkpoint is {steps}.")
     with pytest.raises(StoppedError, match=r"all are left out.*The last good checkpoint is 400\."):
         listen(0, 500, {})
     assert (tmp_path / "w").exists()

@@ -34,6 +34,7 @@ class Alarm(NamedTuple):
     stage: int
     step: int  # over all stages
     seeds: tuple[int, ...]
+    good_steps: int  # over all stages: weights after so many were still good
     text: str  # what is wrong and what to try
 
 
@@ -107,7 +108,7 @@ class Keeper:
                 enough |= memory.bad[name] == memory.seen[name]
             if enough.any():
                 text = f"{guard.says(look, enough)}. Try: {guard.advice}"
-                alarms.append(self._alarm(name, stage, step, enough, text))
+                alarms.append(self._alarm(name, stage, step, enough, step, text))
         return alarms
 
     def _remember(self, look: Look) -> None:
@@ -129,33 +130,36 @@ class Keeper:
             return []
         names = [name for name, seeds in broken.items() if seeds.any()]
         begin = self._starts[stage]
-        parts = _breaks(numbers, names, first - begin, step - begin) or [f"not finite: {', '.join(names)}"]
+        found = _breaks(numbers, names, first - begin, step - begin)
+        parts = [text for _, text in found] or [f"not finite: {', '.join(names)}"]
+        # Numbers that break at step b are those of weights after b − 1 steps: they were good one step earlier.
+        good = begin + found[0][0] - 2 if found else first
         where = f"between steps {first - begin + 1:,} and {step - begin:,} of stages.{stage}"
         tries = [f"stages.{stage}.method.{name}" for name in self._stages[stage].optimizers]
         text = (
             f"training diverged {where}: {'; '.join(parts)}. Try: a lower learning_rate, clip_norm 1 or more "
             f"warmup_steps ({', '.join(tries)})"
         )
-        return [self._alarm("nonfinite", stage, step, bad, text)]
+        return [self._alarm("nonfinite", stage, step, bad, max(good, 0), text)]
 
-    def _alarm(self, name: str, stage: int, step: int, bad: Bad, text: str) -> Alarm:
+    def _alarm(self, name: str, stage: int, step: int, bad: Bad, good_steps: int, text: str) -> Alarm:
         self._said.add(name)
         seeds = tuple(seed for seed, own in zip(self._seeds, bad, strict=True) if own)
         if len(self._seeds) > 1:
             who = f"all {len(seeds)} seeds" if len(seeds) == len(self._seeds) else _list(seeds)
             text = f"{who}: {text}"
-        return Alarm(name, getattr(self._settings, name), stage, step, seeds, text)
+        return Alarm(name, getattr(self._settings, name), stage, step, seeds, good_steps, text)
 
 
-def _breaks(numbers: Numbers, names: Sequence[str], first: int, last: int) -> list[str]:
-    """Who broke and when, the first one first: a network's share of finite steps says where they end."""
+def _breaks(numbers: Numbers, names: Sequence[str], first: int, last: int) -> list[tuple[int, str]]:
+    """At which step who broke, the first one first: a network's share of finite steps says where they end."""
     parts = []
     for network, own in networks(names).items():
         share = numbers.get(FINITE + network)
         if share is not None and (share < 1).any():
             step = first + round(float(share.min()) * (last - first)) + 1
             parts.append((step, f"the {network}'s numbers are not finite from step {step:,} on ({', '.join(own)})"))
-    return [text for _, text in sorted(parts)]
+    return sorted(parts)
 
 
 def _list(seeds: Sequence[int]) -> str:

@@ -10,11 +10,11 @@ from metapl.types import Listen, Numbers
 
 
 def guarding(
-    keeper: Keeper, tell: Callable[[str], None], log: Path | None = None, last_good: Callable[[], str] = lambda: ""
+    keeper: Keeper, tell: Callable[[str], None], log: Path | None = None, last_good: Callable[[int], str] = lambda _: ""
 ) -> Listen:
     """Have the guards look at every report: say what they find, and end the run where they are told to.
 
-    `last_good` says, as a sentence, which checkpoint there is to go back to.
+    `last_good` says, as a sentence, which checkpoint of at most so many steps there is to go back to.
     """
 
     def listen(stage: int, step: int, numbers: Numbers) -> None:
@@ -23,7 +23,7 @@ def guarding(
                 note(alarm, log)
             off = f"--guards.{alarm.guard} off silences this"
             if alarm.level == "stop":
-                raise StoppedError(" ".join(filter(None, [f"{alarm.text} ({off}).", last_good()])))
+                raise StoppedError(" ".join(filter(None, [f"{alarm.text} ({off}).", last_good(alarm.good_steps)])))
             tell(f"warning at step {step:,}: {alarm.text} ({off})")
 
     return listen
