@@ -42,13 +42,13 @@ def test_a_bar_is_one_line_that_fits(width, title):
 
 def test_a_wide_bar_shows_losses_h_rate_and_evaluation():
     line = shown(120, "mpl")[-1]
-    for word in ("teacher 0.162", "student 0.162", "h 0.162", "test 0.162", "/s"):
+    for word in ("T 0.162", "S 0.162", "h 0.162", "test 16.2%", "/s"):
         assert word in line
 
 
-def test_at_80_columns_the_losses_h_and_the_time_stay():
+def test_at_80_columns_the_losses_h_the_rate_and_the_time_stay():
     line = shown(80, "mpl")[-1]
-    for word in ("left", "teacher", "student", "h 0"):
+    for word in ("left", "/s", "T 0", "S 0", "h 0"):
         assert word in line
 
 

@@ -63,7 +63,7 @@ def test_speeds_are_read_at_once(rate, text):
 
 def test_the_main_numbers_have_short_names_and_an_order():
     numbers = {"test_accuracy": np.array([0.5]), "feedback": np.array([0.01]), "teacher_loss": np.array([1.0])}
-    assert main_numbers(numbers | {"baseline": np.array([3.0])}) == ["teacher 1", "h 0.01", "test 0.5"]
+    assert main_numbers(numbers | {"baseline": np.array([3.0])}) == ["T 1", "h 0.01", "test 50.0%"]
 
 
 def test_what_is_needed_most_has_the_room():
@@ -82,9 +82,9 @@ def test_a_line_keeps_the_last_evaluation_and_ends_with_how_long_it_took():
     assert status.line(3.0, 80) == "0/200  starting, 0:03"
     status.update(10.0, 100, {"test_accuracy": np.array([0.9]), "loss": np.array([1.0])})
     status.update(20.0, 150, {"loss": np.array([0.5])})
-    assert status.line(20.0, 80) == "150/200  0:10 left  5.0/s  loss 0.5  test 0.9"
+    assert status.line(20.0, 80) == "150/200  0:10 left  5.0/s  loss 0.5  test 90.0%"
     status.update(30.0, 200, {"loss": np.array([0.25])})
-    assert status.line(30.0, 40) == "200/200  in 0:30  loss 0.25  test 0.9"
+    assert status.line(30.0, 40) == "200/200  in 0:30  loss 0.25  test 90.0%"
 
 
 def test_a_plain_line_has_everything_but_what_is_for_the_guards():

@@ -16,8 +16,8 @@ SHORTEST_S = 1.0  # reports that come at once, since someone waited, say nothing
 # The main numbers, the most important first, and what they are called where there is little room.
 SHORT = {
     "loss": "loss",
-    "teacher_loss": "teacher",
-    "student_loss": "student",
+    "teacher_loss": "T",
+    "student_loss": "S",
     "feedback": "h",
     "val_accuracy": "val",
     "test_accuracy": "test",
@@ -86,7 +86,9 @@ def brief(values: NDArray[np.float32]) -> str:
 
 def main_numbers(numbers: Numbers) -> list[str]:
     """The main numbers in few letters, the most important first."""
-    return [f"{short} {brief(numbers[name])}" for name, short in SHORT.items() if name in numbers]
+    shown = {name: values for name, values in numbers.items() if name in SHORT}
+    percent = {name: f"{100 * np.mean(values):.1f}%" for name, values in shown.items() if name.endswith("_accuracy")}
+    return [f"{short} {percent.get(name, brief(shown[name]))}" for name, short in SHORT.items() if name in shown]
 
 
 class Piece(NamedTuple):
