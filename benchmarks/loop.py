@@ -25,6 +25,7 @@ from metapl import config as configs
 from metapl import data, journal, runlog, runtime
 from metapl.config import Config
 from metapl.data.dataset import Dataset
+from metapl.guards.say import guarding
 from metapl.run import noting
 from metapl.saver import Found, Saver
 from metapl.signals import Stop
@@ -68,7 +69,8 @@ def whole(config: Config, program: Program, datasets: list[Dataset]) -> float:
     with tempfile.TemporaryDirectory() as folder, runlog.progress(Console(file=io.StringIO())) as screen:
         run = Path(folder)
         lines = journal.Journal(run / journal.FILE)
-        reports = screen.watch("loop", config, 0, [noting(lines, config, [0])])
+        guards = guarding(runlog.keeper(config, [0], datasets[0]), print)
+        reports = screen.watch("loop", config, 0, [noting(lines, config, [0]), guards])
         saver = Saver(run, config, Found(), lines, Stop(), print)
         saver.flush = reports.flush
 

@@ -153,7 +153,9 @@ def test_a_run_that_diverges_is_no_result(capsys, tmp_path, monkeypatch):
     ]
     code, _, err = run(capsys, "train", "two_moons_supervised", *flags)
     assert code == 2
-    assert "training diverged before step 20" in " ".join(err.split())
+    said = " ".join(err.split())
+    assert "diverged between steps 1 and 20 of stages.0: the network's numbers are not finite from step" in said
+    assert "There is no checkpoint from before" in said
     assert not (tmp_path / "r" / "result.json").exists()
 
 

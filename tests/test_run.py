@@ -12,7 +12,8 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from metapl import config as configs
-from metapl import run, train
+from metapl import data, run, train
+from metapl.guards.keeper import StoppedError
 
 SETTINGS = """
 seed = 3
@@ -119,3 +120,23 @@ def test_the_console_says_it_in_one_line_and_one_table(finished):
     assert "best of 4 on validation" in said
     assert "supervised, seed 4" in said
     assert "val_accuracy" in said
+
+
+def test_the_guards_go_on_from_the_lines_before_and_know_the_last_good_checkpoint(tmp_path):
+    """Two sessions: the first was killed when its warning was due; in the second the run diverges at step 31."""
+    config, said = configs.parse(SETTINGS, "test"), []
+    dataset = data.load(configs.Config().data, [3], ())[0]
+    masked = {"seeds": [3], "stage": 0, "mask_rate": [0.0]}
+    lines = [json.dumps(masked | {"step": step}) for step in (5, 10, 15)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    for steps in (120, 129, 130):
+        (tmp_path / "checkpoints" / f"step-{steps:010d}").mkdir(parents=True)
+    listen = run.watching(tmp_path, config, [3], dataset, 100, said.append)
+    (noted,) = (tmp_path / "warnings.jsonl").read_text().splitlines()
+    assert json.loads(noted)["guard"] == "mask"
+    listen(0, 20, {"mask_rate": np.zeros(1), "loss": np.ones(1)})
+    assert said == []
+    broken = {"loss": np.array([np.nan]), "finite_network": np.array([0.5])}
+    with pytest.raises(StoppedError, match=r"from step 31 on .* last good checkpoint is step-0000000129"):
+        listen(0, 40, broken)
+    assert len((tmp_path / "warnings.jsonl").read_text().splitlines()) == 2
