@@ -13,7 +13,6 @@ Accuracies are those of the final weights on the test pictures; nothing is chose
 """
 
 import argparse
-import dataclasses
 import json
 import shlex
 import subprocess
@@ -119,9 +118,9 @@ def over_splits(name: str, out: Path) -> NDArray[np.float64]:
     file = out / "splits" / f"{name}.json"
     if not file.exists():
         print(f"{METHODS[name].title} on {TIMES} splits", file=sys.stderr)
-        config = configs.parse(METHODS[name].toml, name)
-        sources = (dataclasses.replace(config.data, split=f"digits@40#{k}") for k in range(TIMES))
-        datasets = [data.load(source, [k], ())[0] for k, source in enumerate(sources)]
+        settings = [configs.parse(METHODS[name].toml + f'[data]\nsplit = "digits@40#{k}"', name) for k in range(TIMES)]
+        datasets = [data.load(own.data, [own.seed], ())[0] for own in settings]
+        config = settings[0]
         trained = train(config, range(TIMES), datasets)
         found = evaluate.accuracies(trained, config.augmentation, datasets)
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 
@@ -27,7 +27,8 @@ from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.types import Array, PyTree, Views, Weights
 
-ESTIMATORS = ("cosine", "finite_difference", "dot", "per_example", "none")
+Name = Literal["cosine", "finite_difference", "dot", "per_example", "none"]
+ESTIMATORS: tuple[Name, ...] = get_args(Name)
 Run = Callable[[], Any]
 
 
@@ -104,13 +105,13 @@ def main() -> None:
     rounds = [{name: seconds(run) for name, run in runs.items()} for _ in range(args.rounds)]
     batches = f"{args.batch} labelled and {args.unlabeled_batch} unlabelled"
     print(f"WRN-{args.depth}-{args.width}, {batches}, {args.rounds} rounds")
-    for name in runs:
-        each = statistics.median(times[name] for times in rounds)
+    for title in runs:
+        each = statistics.median(times[title] for times in rounds)
         ratios = [
-            statistics.median(times[name] / times[other] for times in rounds)
-            for other in (f"passes, {name.split(', ')[1]}", "finite_difference, one")
+            statistics.median(times[title] / times[other] for times in rounds)
+            for other in (f"passes, {title.split(', ')[1]}", "finite_difference, one")
         ]
-        print(f"{name:<24}{1e3 * each:9.1f} ms{ratios[0]:8.3f}{ratios[1]:8.3f}")
+        print(f"{title:<24}{1e3 * each:9.1f} ms{ratios[0]:8.3f}{ratios[1]:8.3f}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def parse(text: str) -> Config:
     ("text", "words"),
     [
         ("sed = 1", "my.toml: sed is not a setting; did you mean 'seed'?"),
-        ("zebra = 1", "zebra is not a setting; there are: augmentation, data"),
+        ("zebra = 1", "zebra is not a setting; there are: augmentation, checkpoint, data"),
         ("seed = 1.5", "seed takes a whole number, got 1.5"),
         ("seed = true", "seed takes a whole number, got True"),
         ('seed = "1"', "seed takes a whole number, got '1'"),

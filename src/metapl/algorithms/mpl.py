@@ -201,7 +201,7 @@ def _forward(
     return _without_feedback(config, logits), stats
 
 
-def _once(begun: Array, new: PyTree, old: PyTree) -> PyTree:
+def _once(begun: Array | bool, new: PyTree, old: PyTree) -> PyTree:
     """Give `new` when the student has begun, else `old`."""
     return jax.tree.map(lambda new, old: jnp.where(begun, new, old), new, old)
 
