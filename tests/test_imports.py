@@ -14,13 +14,13 @@ ROOT = Path(metapl.__file__).parent
 # From the ground up; a module may import from rows above its own, and from its own package.
 FLOORS = [
     {"", "schema"},
-    {"types", "folders", "flags", "measures", "statistics", "runtime"},
+    {"types", "folders", "flags", "measures", "statistics", "runtime", "runs"},
     {"optim", "models", "augment", "results", "scores"},
     {"data", "algorithms", "weights"},
     {"config", "distributions"},
     {"train"},
     {"evaluate", "groups", "runlog"},
-    {"report", "run", "bench"},
+    {"report", "run", "bench", "evaluate_run", "smoke", "doctor"},
     {"demo"},
     {"data_cli"},
     {"cli"},
@@ -54,7 +54,7 @@ def test_imports_point_one_way(path):
         assert FLOOR_OF[other] < FLOOR_OF[own], f"{own} must not import {other}"
 
 
-@pytest.mark.parametrize("module", ["metapl.data", "metapl.cli", "metapl.schema"])
+@pytest.mark.parametrize("module", ["metapl.data", "metapl.cli", "metapl.schema", "metapl.runs", "metapl.doctor"])
 def test_sources_and_the_command_line_start_without_jax(module):
     code = f"import sys, {module}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metapl.schema import ConfigError
+
 Result = TypeVar("Result")
 
 # LLVM at level 1 compiles the TwoMoon programs in half the time (UDA 2.5 s against 4.7 s, MPL+UDA 5.2 s against 9.4 s
@@ -48,7 +50,10 @@ def start(*, quick_compile: bool = False) -> None:
 
 def cache_folder() -> Path:
     """Where this user's programs keep what can be made again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metapl"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metapl"
+    except RuntimeError:  # no HOME, and a user whom the system has no home of: a container
+        raise ConfigError("this user has no home folder to keep a cache in; set XDG_CACHE_HOME to a folder") from None
 
 
 def cores() -> int:
