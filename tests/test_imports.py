@@ -23,6 +23,7 @@ FLOORS = [
     {"report", "run", "bench", "evaluate_run", "smoke", "doctor"},
     {"demo"},
     {"data_cli"},
+    {"sweep"},
     {"cli"},
     {"__main__"},
 ]

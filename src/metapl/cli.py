@@ -119,6 +119,27 @@ def _train_help(wanted: bool) -> None:
     raise SystemExit(0)
 
 
+def sweep(args: Sequence[str]) -> None:
+    """Tune methods fairly: the same number of trials for each, judged on validation data.
+
+    The first words are presets or TOML files, one for each method. Every method gets the same number of trials of at
+    most so many steps; test data are never looked at. The same command goes on where it was stopped, and several at
+    once (--workers, or machines with a common --storage) share the work. Prints a table, and writes trials.csv,
+    sweep.json, importance.svg and best-METHOD.toml, which metapl train takes. docs/sweeps.md tells more.
+
+    Examples:
+
+      metapl sweep digits_uda_small digits_mpl_small --trials 20 --max-steps 1000 --validate-on 40 --out sweeps/digits
+
+      metapl sweep my_uda.toml my_mpl.toml --workers 2 --space my_ranges.toml --out sweeps/mine
+
+      metapl sweep my_mpl.toml --storage postgresql://me@server/sweeps --out sweeps/mine
+    """
+    from metapl.sweep import verb
+
+    verb.sweep(args, sweep)
+
+
 def data(args: Sequence[str]) -> None:
     """Look at data: check a source for leaks and bad files, show its views, select extra pictures.
 
@@ -293,6 +314,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "eval": eval_run,
     "runs": runs,
     "doctor": doctor,
+    "sweep": sweep,
     "data": data,
     "bench": bench,
 }
