@@ -5,6 +5,7 @@ trial compiles its own.
 """
 
 import dataclasses
+import math
 import sys
 import time
 import zlib
@@ -140,4 +141,7 @@ def refuse_divergence(stage: int, step: int, metrics: Metrics) -> None:
 
 def accuracy_of(config: Config, trained: Trained, datasets: list[Dataset]) -> float:
     """Share of the validation examples that the network gets right."""
-    return float(evaluate.accuracies(trained, config.augmentation, datasets)[0])
+    found = evaluate.examine(trained, config.augmentation, datasets)[0].test
+    if not math.isfinite(found.nll):  # the last update may be the one that broke it
+        raise ConfigError("diverged at the end: the network's answers are not finite")
+    return found.accuracy
