@@ -74,6 +74,13 @@ def test_the_validation_part_is_another_one(finished):
     assert found.summary["final"]["nll"]["seeds"]["3"] == expected
 
 
+def test_the_data_are_looked_for_where_the_run_found_them(finished, copy):
+    (copy / "environment.json").write_text(json.dumps({"data_folders": [str(finished[0])], "folder": "/"}))
+    assert "to the last bit" in evaluate_run(copy, "test", [Path("nowhere")]).remarks[0]
+    (copy / "environment.json").write_text(json.dumps({"data_folders": [], "folder": str(finished[0])}))
+    assert "to the last bit" in evaluate_run(copy, "test", []).remarks[0]
+
+
 def test_other_weights_are_noticed(finished, copy):
     tensors = load_file(copy / "weights-4.safetensors")
     for name, tensor in tensors.items():
@@ -120,7 +127,7 @@ def test_a_broken_run_ends_with_a_sentence(finished, copy, spoil, words):
 def test_a_run_with_checkpoints_alone_is_to_be_resumed(finished, copy):
     for path in copy.glob("weights*"):
         path.unlink()
-    (copy / "checkpoints" / "5").mkdir(parents=True)
+    (copy / "checkpoints" / "step-5").mkdir(parents=True)
     with pytest.raises(ConfigError, match="metapl resume"):
         evaluate_run(copy, "test", [finished[0]])
 

@@ -77,10 +77,35 @@ def test_a_stopped_run_can_be_resumed_if_it_has_a_checkpoint(tmp_path):
     assert runs.look(run).state == "failed"
     (run / "checkpoints").mkdir()
     assert runs.look(run).state == "failed"
-    (run / "checkpoints" / "3000").mkdir()
+    (run / "checkpoints" / "tmp-00003000").mkdir()
+    assert runs.look(run).state == "failed"
+    (run / "checkpoints" / "step-00003000").mkdir()
     found = runs.look(run)
     assert (found.state, found.steps) == ("stopped, resumable", 3020)
     assert found.note == f"metapl resume {run}"
+
+
+def test_a_run_without_a_checkpoint_can_begin_again(tmp_path):
+    found = runs.look(make(tmp_path / "a", environment__json="{}"))
+    assert found.state == "stopped, resumable"
+    assert "from its beginning" in found.note
+
+
+def test_seeds_that_train_one_after_another_add_up(tmp_path):
+    environment = json.dumps({"seeds": [5, 6, 7], "seeds_at_once": 2})
+    last = json.dumps({"seeds": [7], "stage": 1, "step": 40})
+    found = runs.look(make(tmp_path / "a", environment__json=environment, metrics__jsonl=last))
+    assert (found.steps, found.total_steps, found.seeds) == (3100 + 3040, 6200, 3)
+    nothing_yet = runs.look(make(tmp_path / "b", environment__json=environment))
+    assert (nothing_yet.steps, nothing_yet.total_steps) == (0, 6200)
+
+
+def test_a_lock_of_another_machine_counts_while_it_is_held(tmp_path):
+    run = make(tmp_path / "a", lock=f"{2**22 + 1} elsewhere\n")
+    assert runs.look(run).pid is None
+    with (run / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert runs.look(run).pid == 2**22 + 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import chdir, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -41,7 +42,7 @@ def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
         raise ConfigError(f"{run} is not the folder of a run")
     config = _settings(run)
     files = weight_files(run, config)
-    datasets = data.load(config.data, list(files), folders)
+    datasets = _load_data(run, config, list(files), folders)
     remarks = _check_data(run, datasets[0])
     _check_part(datasets[0], part)
     before = _read_json(run / "result.json")
@@ -57,6 +58,16 @@ def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
     return Again(summary, remarks + _compare(summary["final"], before, part))
 
 
+def _load_data(run: Path, config: Config, seeds: list[int], folders: Folders) -> list[Dataset]:
+    """Look where the user says, then where the run found them; paths in its settings are relative to where it began."""
+    began = _read_json(run / "environment.json") or {}
+    recorded = [Path(folder) for folder in began.get("data_folders", [])]
+    places = [*(folder.absolute() for folder in folders), *recorded]
+    here = Path(began.get("folder", ""))
+    with chdir(here) if here.is_dir() else nullcontext():
+        return data.load(config.data, seeds, places)
+
+
 def weight_files(run: Path, config: Config) -> dict[int, Path]:
     """The final weights of each seed."""
     found: dict[int, Path] = {}
@@ -65,7 +76,7 @@ def weight_files(run: Path, config: Config) -> dict[int, Path]:
             found[int(match["seed"] or config.seed)] = path
     if found:
         return dict(sorted(found.items()))
-    if any((run / "checkpoints").glob("*")):
+    if any((run / "checkpoints").glob("step-*")):
         raise ConfigError(f"{run} has checkpoints but no final weights yet; metapl resume {run} takes it to its end")
     raise ConfigError(f"{run} has no weights.safetensors: the run did not come to its end")
 

@@ -7,6 +7,7 @@ A file that is missing or broken is named in the run's row; it never hides the o
 import fcntl
 import json
 import os
+import socket
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -84,21 +85,24 @@ def look(path: Path) -> Run:
     wrong: list[str] = []
     config = _read(path / "config.toml", tomllib.loads, wrong)
     result = _read(path / "result.json", json.loads, wrong) if (path / "result.json").exists() else {}
+    environment = _read(path / "environment.json", json.loads, [])  # a run without one can still be looked at
     last = last_line(path / "metrics.jsonl")
     stages = [stage for stage in _list(config.get("stages")) if isinstance(stage, dict)]
     pid = holder(path / "lock")
     state, hint = _state(path, bool(wrong), bool(result), pid)
-    total = sum(steps for stage in stages if isinstance(steps := stage.get("steps"), int)) or None
+    before, groups = _groups(environment, last)
+    one = sum(steps for stage in stages if isinstance(steps := stage.get("steps"), int))
+    total, done = one * groups or None, _done(stages, last)
     return Run(
         path=path,
         state=state,
         method=" → ".join(str(_dict(stage.get("method")).get("name", "?")) for stage in stages) or None,
         data=_data(_dict(config.get("data"))),
-        steps=total if result else _done(stages, last),
+        steps=total if result else None if done is None else one * before + done,
         total_steps=total,
         accuracy=_number(result.get("accuracy")),
         std=_number(result.get("std")),
-        seeds=len(_dict(result.get("accuracies"))) or (len(_list(last.get("seeds"))) or None),
+        seeds=len(_dict(result.get("accuracies")) or _list(environment.get("seeds"))) or None,
         changed=_changed(path),
         pid=pid,
         note="; ".join([*wrong, *([hint] if hint else [])]),
@@ -112,23 +116,34 @@ def _state(path: Path, broken: bool, finished: bool, pid: int | None) -> tuple[S
         return "broken", ""
     if finished:
         return "finished", ""
-    if any(_names(path / "checkpoints")):
+    if any(name.startswith("step-") for name in _names(path / "checkpoints")):
         return "stopped, resumable", f"metapl resume {path}"
+    if (path / "environment.json").exists():
+        return "stopped, resumable", f"metapl resume {path}, from its beginning: it has no checkpoint"
     return "failed", "it ended without a result or a checkpoint"
+
+
+def _groups(environment: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[int, int]:
+    """How many groups of seeds trained to their end before the one of the last line, and how many there are."""
+    seeds, together, own = _list(environment.get("seeds")), environment.get("seeds_at_once"), _list(last.get("seeds"))
+    if not seeds or not isinstance(together, int) or together < 1:
+        return 0, 1
+    first = seeds.index(own[0]) if own and own[0] in seeds else 0
+    return first // together, -(-len(seeds) // together)
 
 
 def holder(lock: Path) -> int | None:
     """The process that works on a run: the one that the lock file names, as long as it holds the lock."""
     try:
         with lock.open("rb") as file:
-            pid = int(file.read(32).split()[0])
-            if not _alive(pid):
+            pid, *elsewhere = file.read(256).decode("utf-8", "replace").split()
+            if elsewhere in ([], [socket.gethostname()]) and not _alive(int(pid)):
                 return None
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # let go when the file is closed
             return None
     except BlockingIOError:
-        return pid
-    except (OSError, ValueError, IndexError):
+        return int(pid)
+    except (OSError, ValueError):
         return None
 
 
@@ -169,10 +184,10 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _done(stages: Sequence[Mapping[str, Any]], last: Mapping[str, Any]) -> int | None:
-    """Steps over all stages, from a line of the metrics."""
-    stage, step = last.get("stage"), last.get("step")
+    """Steps over all stages, from a line of the metrics; None for a line that does not say."""
+    stage, step = last.get("stage", 0), last.get("step", 0)
     if not isinstance(stage, int) or not isinstance(step, int):
-        return 0 if not last else None
+        return None
     return step + sum(steps for before in stages[:stage] if isinstance(steps := before.get("steps"), int))
 
 
