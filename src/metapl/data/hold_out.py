@@ -12,6 +12,10 @@ from metapl.schema import ConfigError
 
 def hold_out(dataset: Dataset, count: int, seed: int) -> Dataset:
     """Give `count` unlabelled examples with known labels to the validation part; the seed chooses them."""
+    if not isinstance(dataset.unlabeled, np.ndarray):
+        raise ConfigError(
+            "examples can be held out of pictures in memory only; give the source a val part (docs/data.md)"
+        )
     labeled = {example.tobytes() for example in np.asarray(dataset.labeled)}
     known = np.arange(0) if dataset.truth is None else np.flatnonzero(dataset.truth >= 0)
     chosen: list[int] = []
