@@ -31,6 +31,11 @@ def complete(found: store.Row, trial: optuna.trial.FrozenTrial, value: float = 0
     found.storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, [value])
 
 
+def take(found: store.Row) -> optuna.trial.FrozenTrial | None:
+    taken = store.take([found])
+    return taken[1] if taken else None
+
+
 def states(found: store.Row) -> Counter[str]:
     return Counter(trial.state.name for trial in found.study.get_trials())
 
@@ -39,19 +44,19 @@ def test_slots_are_taken_in_order_and_once(tmp_path):
     mine, theirs = row(tmp_path), row(tmp_path)
     store.fill(mine)
     store.fill(theirs)  # finds all there
-    taken = [store.take(one, before=4).user_attrs["slot"] for one in (mine, theirs, mine, theirs)]
+    taken = [take(one).user_attrs["slot"] for one in (mine, theirs, mine, theirs)]
     assert taken == [0, 1, 2, 3]
-    assert store.take(mine, 4) is None
+    assert take(mine) is None
 
 
 def test_a_trial_that_was_given_up_is_replaced_in_its_slot(tmp_path):
     found = row(tmp_path)
     store.fill(found)
-    first, second = store.take(found, 4), store.take(found, 4)
+    first, second = take(found), take(found)
     store.fail(found, first, "killed")
     complete(found, second)
     store.fill(found)
-    again = store.take(found, 4)
+    again = take(found)
     assert again.user_attrs["slot"] == 0
     assert again.number == 4
     store.fail(found, second, "too late")  # what is complete stays so
@@ -63,14 +68,14 @@ def test_two_that_fill_the_same_slot_do_not_complete_it_twice(tmp_path):
     for _ in range(2):  # as if both had looked before either wrote
         trial = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={"slot": 0})
         found.storage.create_new_trial(found.study._study_id, trial)
-    complete(found, store.take(found, 1))
-    assert store.take(found, 1) is None
+    complete(found, take(found))
+    assert take(found) is None
 
 
 def test_more_trials_later_add_to_those_that_are_there_and_fewer_hide_some(tmp_path):
     found = row(tmp_path, trials=2)
     store.fill(found)
-    complete(found, store.take(found, 2))
+    complete(found, take(found))
     more = row(tmp_path, trials=5)
     store.fill(more)
     assert len(store.owners(more)) == 5
@@ -83,7 +88,7 @@ def test_many_threads_do_each_slot_once(tmp_path):
 
     def worker(own: store.Row) -> None:
         store.fill(own)
-        while trial := store.take(own, 12):
+        while trial := take(own):
             done.append(trial.user_attrs["slot"])
             complete(own, trial)
 
@@ -100,21 +105,21 @@ def test_methods_go_side_by_side(tmp_path):
     rows = [store.row(storage, "s", METHOD._replace(name=name), Budget(trials=2)) for name in ("a", "b")]
     for one in rows:
         store.fill(one)
-    order = [(found[0].method.name, found[1].user_attrs["slot"]) for _ in range(4) if (found := store.take_any(rows))]
+    order = [(found[0].method.name, found[1].user_attrs["slot"]) for _ in range(4) if (found := store.take(rows))]
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
-    assert store.take_any(rows) is None
+    assert store.take(rows) is None
 
 
 CHILD = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_store import row, store
+from test_store import row, store, take
 folder = Path(sys.argv[1])
 found = row(folder)
 store.fill(found)
 with store.presence(folder / "workers") as lock:
-    with store.heartbeat(found, store.take(found, 4), lock):
+    with store.heartbeat(found, take(found), lock):
         print("at work", flush=True)
         time.sleep(60)
 """
@@ -139,7 +144,7 @@ def test_a_killed_worker_is_noticed_at_once_and_a_living_one_is_left_alone(tmp_p
 def test_a_trial_of_another_machine_is_not_given_up_while_its_heart_beats(tmp_path, monkeypatch):
     found = row(tmp_path)
     store.fill(found)
-    trial = store.take(found, 4)
+    trial = take(found)
     monkeypatch.setattr(store, "host", lambda: "elsewhere")
     with store.heartbeat(found, trial, tmp_path / "gone.lock"):
         monkeypatch.undo()
@@ -152,7 +157,7 @@ def test_a_worker_that_died_before_it_gave_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "POLL_S", 0.01)
     found = row(tmp_path)
     store.fill(found)
-    store.take(found, 4)
+    take(found)
     run._settle([found])
     assert states(found) == {"FAIL": 1, "WAITING": 4}
 

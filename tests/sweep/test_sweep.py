@@ -194,6 +194,7 @@ def test_importances_are_drawn_where_there_are_enough_trials(place, tmp_path, mo
         (["digits_uda_small"], "--validate-on N (no more than the 40 labelled examples"),
         (["digits_uda_small", "--trials", "0"], "trials takes a number of at least 1"),
         (["cifar10_4k_mpl", "--max-steps", "100"], "cifar10_4k_mpl: stages.0: warmup_steps (2000) must be fewer"),
+        (["cifar10_4k_mpl_released", "--max-steps", "5001"], "cifar10_4k_mpl_released: "),
         (["digits_uda_small", "--space", "none.toml"], "--space none.toml cannot be read"),
         (["nothing"], "is neither a preset"),
     ],

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from annotated_types import Ge, Lt
 
+from metapl import algorithms, data, models
 from metapl import config as configs
-from metapl import data
 from metapl.config import Config
 from metapl.data.dataset import Dataset
 from metapl.data.files import Folders
@@ -64,10 +64,17 @@ def make(words: Sequence[str], budget: Budget, space_file: Path | None, folders:
     for method in methods:
         try:
             spaces.check(method.config, method.space)
-            validate(capped(method.config, budget.max_steps))
+            _check_trial(capped(method.config, budget.max_steps))
         except ConfigError as error:
             raise ConfigError(f"{method.name}: {error}") from None
     return Plan(methods, budget, folders)
+
+
+def _check_trial(config: Config) -> None:
+    """Refuse what no trial could begin with: a warm-up or a wait that is longer than the capped stage."""
+    validate(config)
+    for stage, model in zip(config.stages, config.stage_models, strict=True):
+        algorithms.build(stage.method, models.build(model, 2), stage.steps)
 
 
 def capped(config: Config, max_steps: int) -> Config:

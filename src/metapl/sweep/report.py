@@ -1,6 +1,7 @@
 """What a sweep found: a table, one row for each trial, the best settings, and which settings mattered."""
 
 import csv
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -89,7 +90,7 @@ def write(rows: Sequence[Row], plan: Plan, out: Path) -> dict[str, Any]:
     """Write trials.csv, sweep.json, best-METHOD.toml and importance.svg; tell what is in sweep.json."""
     importances = {row.method.name: importance(row) for row in rows}
     summary = {
-        "budget": plan.budget.__dict__,
+        "budget": dataclasses.asdict(plan.budget),
         "methods": [summarize(row) | {"importance": importances[row.method.name]} for row in rows],
     }
     (out / "sweep.json").write_text(json.dumps(summary, indent=2) + "\n", "utf-8")

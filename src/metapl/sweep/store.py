@@ -11,7 +11,7 @@ import socket
 import threading
 import uuid
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -111,25 +111,21 @@ def fill(row: Row) -> None:
             row.storage.create_new_trial(row.study._study_id, template_trial=trial)
 
 
-def take(row: Row, before: int) -> FrozenTrial | None:
-    """Take the first waiting trial of a slot below `before`; None if there is none."""
-    for slot, trial in owners(row).items():
-        if slot < before and trial.state == TrialState.WAITING:
-            try:
-                if row.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
-                    return trial
-            except optuna.exceptions.UpdateFinishedTrialError:
-                continue
+def take(rows: Sequence[Row]) -> tuple[Row, FrozenTrial] | None:
+    """Take the first waiting trial, of the method that is behind: methods go side by side. None if none waits."""
+    owned = [(slot, place, trial) for place, row in enumerate(rows) for slot, trial in owners(row).items()]
+    for _, place, trial in sorted(owned, key=lambda one: one[:2]):
+        if trial.state == TrialState.WAITING and _begin(rows[place], trial):
+            return rows[place], trial
     return None
 
 
-def take_any(rows: list[Row]) -> tuple[Row, FrozenTrial] | None:
-    """Take a trial of the method that is behind: the methods go side by side."""
-    for slot in range(1, max(row.trials for row in rows) + 1):
-        for row in rows:
-            if trial := take(row, slot):
-                return row, trial
-    return None
+def _begin(row: Row, trial: FrozenTrial) -> bool:
+    """Turn a trial from waiting into running; False if another worker did."""
+    try:
+        return row.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
+    except optuna.exceptions.UpdateFinishedTrialError:
+        return False
 
 
 def fail(row: Row, trial: FrozenTrial, reason: str) -> None:

@@ -69,7 +69,7 @@ def work(rows: list[Row], plan: Plan, out: Path, after_each: Callable[[], None])
             for row in rows:
                 store.reap(row)
                 store.fill(row)
-            taken = store.take_any(rows)
+            taken = store.take(rows)
             if taken is None:
                 return
             row, trial = taken
