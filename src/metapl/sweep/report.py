@@ -129,7 +129,10 @@ def write_trials(rows: Sequence[Row], path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["method", "trial", "slot", "state", "validation_accuracy", "seconds", "failure", *names])
         for row in rows:
+            owned = {trial.number for trial in store.owners(row).values()}
             for trial in row.study.get_trials(deepcopy=False):
+                if trial.state == TrialState.WAITING and trial.number not in owned:
+                    continue  # several workers made one for the same slot; it is never taken
                 attrs = trial.user_attrs
                 told = [trial.state.name.lower(), trial.value, attrs.get("seconds"), attrs.get("failure")]
                 values = [trial.params.get(name) for name in names]

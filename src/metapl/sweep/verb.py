@@ -46,9 +46,11 @@ def sweep(args: Sequence[str], verb: Callable[..., None]) -> None:
         import optuna  # noqa: F401
     except ImportError:
         raise ConfigError("sweeps need optuna: pip install 'metapl[sweep]'") from None
-    from metapl.sweep import run
+    from metapl.sweep import run, store
 
     validation = plans.validation_size(plan)
+    if flags.storage:
+        store.connect(flags.storage)  # before a folder is made for nothing
     out = _folder(flags.out)
     url = flags.storage or f"sqlite:///{out / DATABASE}"
     console = Console()
