@@ -175,7 +175,9 @@ def test_pruning_is_off_unless_asked_for(place, tmp_path):
 def test_importances_are_drawn_where_there_are_enough_trials(place, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "MIN_TRIALS", 5)
     plan = make(place, trials=report.MIN_TRIALS)
-    rows = [store.row(store.connect(f"sqlite:///{tmp_path}/s.db"), "s", method, plan.budget) for method in plan.methods]
+    rows = [
+        store.row(store.connect(f"sqlite:///{tmp_path}/s.db"), "s", method, plan.budget) for method in plan.methods[:1]
+    ]
     values = iter(np.linspace(0.1, 0.9, 100))
     with mock.patch("metapl.sweep.work.validation_accuracy", side_effect=lambda *_: float(next(values))):
         work.work(rows, plan, tmp_path, lambda: None)
