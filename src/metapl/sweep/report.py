@@ -57,7 +57,8 @@ def best_of(row: Row) -> FrozenTrial | None:
 
 def table(summaries: Sequence[dict[str, Any]], validation: int) -> Table:
     """The methods side by side."""
-    found = Table("method", title=f"validation accuracy (%) on {validation:,} examples")
+    found = Table(title=f"validation accuracy (%) on {validation:,} examples")
+    found.add_column("method", overflow="fold")
     for column in ("trials", "best", "median", "quartiles", "failed", "pruned"):
         found.add_column(column, justify="right")
     for one in summaries:
