@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -91,7 +91,7 @@ def _settle(rows: list[Row]) -> None:
         store.fill(row)
 
 
-def _nameless(row: Row) -> list[store.FrozenTrial]:
+def _nameless(row: Row) -> list[FrozenTrial]:
     running = row.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     return [trial for trial in running if "worker" not in trial.user_attrs]
 
