@@ -14,15 +14,16 @@ ROOT = Path(metapl.__file__).parent
 # From the ground up; a module may import from rows above its own, and from its own package.
 FLOORS = [
     {"", "schema"},
-    {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime"},
+    {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime", "runs"},
     {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status"},
     {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},
     {"train"},
     {"evaluate", "groups", "rundir", "runlog", "saver"},
-    {"report", "run", "bench"},
+    {"report", "run", "bench", "evaluate_run", "smoke", "doctor"},
     {"demo"},
     {"data_cli"},
+    {"sweep"},
     {"cli"},
     {"__main__"},
 ]
@@ -55,7 +56,7 @@ def test_imports_point_one_way(path):
         assert FLOOR_OF[other] < FLOOR_OF[own], f"{own} must not import {other}"
 
 
-@pytest.mark.parametrize("module", ["metapl.data", "metapl.cli", "metapl.schema"])
+@pytest.mark.parametrize("module", ["metapl.data", "metapl.cli", "metapl.schema", "metapl.runs", "metapl.doctor"])
 def test_sources_and_the_command_line_start_without_jax(module):
     code = f"import sys, {module}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

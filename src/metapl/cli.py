@@ -4,11 +4,12 @@ Nothing heavy is imported before a verb needs it, so that `--help` answers at on
 """
 
 import itertools
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 from annotated_types import Ge
@@ -154,6 +155,27 @@ def resume(args: Sequence[str]) -> None:
         run.resume(out, places, Console())
 
 
+def sweep(args: Sequence[str]) -> None:
+    """Tune methods fairly: the same number of trials for each, judged on validation data.
+
+    The first words are presets or TOML files, one for each method. Every method gets the same number of trials of at
+    most so many steps; test data are never looked at. The same command goes on where it was stopped, and several at
+    once (--workers, or machines with a common --storage) share the work. Prints a table, and writes trials.csv,
+    sweep.json, importance.svg and best-METHOD.toml, which metapl train takes. docs/sweeps.md tells more.
+
+    Examples:
+
+      metapl sweep digits_uda_small digits_mpl_small --trials 20 --max-steps 1000 --validate-on 40 --out sweeps/digits
+
+      metapl sweep my_uda.toml my_mpl.toml --workers 2 --space my_ranges.toml --out sweeps/mine
+
+      metapl sweep my_mpl.toml --storage postgresql://me@server/sweeps --out sweeps/mine
+    """
+    from metapl.sweep import verb
+
+    verb.sweep(args, sweep)
+
+
 def data(args: Sequence[str]) -> None:
     """Look at data: check a source for leaks and bad files, show its views, select extra pictures.
 
@@ -202,10 +224,134 @@ def bench(args: Sequence[str]) -> None:
     verb.bench(args, bench)
 
 
+def eval_run(args: Sequence[str]) -> None:
+    """Evaluate a finished run's weights again, on the data that it was trained with.
+
+    RUN is the folder of a run. Its settings, split and weights are read from there; data that are not those of the run
+    are refused. Prints a table, says whether result.json has the same numbers, and with --out writes evaluation.json.
+
+    Examples:
+
+      metapl eval runs/digits_mpl_small
+
+      metapl eval runs/mine --part val --data-dir ~/data --out evaluations/mine
+
+      metapl eval runs/mine --json
+    """
+
+    @dataclass(frozen=True)
+    class Flags:
+        run: tyro.conf.Positional[Path]
+        """The folder of a run."""
+        part: Literal["test", "val"] = "test"
+        """Which part of the data to ask about."""
+        data_dir: Path | None = None
+        """Where data files are, if the source has any. Default: the per-user cache."""
+        out: Path | None = None
+        """Folder for evaluation.json: new or empty. Default: nothing is written."""
+        json: bool = False
+        """Print JSON instead of the table."""
+
+    flags = parse(Flags, "metapl eval", eval_run, args)
+
+    from metapl import evaluate_run, results, runtime
+    from metapl.data_cli import folders
+
+    runtime.start()
+    summary, remarks = evaluate_run.evaluate_run(flags.run, flags.part, folders(flags.data_dir))
+    text = json.dumps(summary | {"remarks": remarks}, indent=2)
+    if flags.out:
+        (claim(flags.out) / "evaluation.json").write_text(text + "\n", "utf-8")
+    console = Console()
+    if flags.json:
+        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        return
+    console.print(results.table(summary, flags.part))
+    for remark in remarks:
+        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+
+
+def runs(args: Sequence[str]) -> None:
+    """List runs: method, data, state, steps, accuracy.
+
+    Looks for runs in the folders and up to four levels below them. A run is finished, running (a process works on it),
+    stopped and resumable (metapl resume RUN continues it), failed, or broken: its row says which file is.
+
+    Examples:
+
+      metapl runs
+
+      metapl runs runs/cifar ~/other/runs --sort accuracy
+
+      metapl runs --json
+    """
+    from metapl import runs as verb
+
+    @dataclass(frozen=True)
+    class Flags:
+        folders: tyro.conf.Positional[tuple[Path, ...]] = (Path("runs"),)
+        """Where to look."""
+        sort: verb.Sort = "changed"
+        """Newest first, by name, or best first."""
+        json: bool = False
+        """Print JSON instead of the table."""
+
+    flags = parse(Flags, "metapl runs", runs, args)
+    found = verb.find(flags.folders, flags.sort)
+    terminal = Console()
+    console = terminal if terminal.is_terminal else Console(width=200)  # a file or a pipe has no narrow window
+    if flags.json:
+        console.print(json.dumps(verb.as_json(found), indent=2), highlight=False, markup=False, soft_wrap=True)
+    elif found:
+        console.print(verb.table(found))
+    else:
+        places = " or ".join(map(str, flags.folders))
+        console.print(f"there are no runs in {places}; metapl train makes one", highlight=False, soft_wrap=True)
+
+
+def doctor(args: Sequence[str]) -> None:
+    """Look at this machine: versions, devices, flags, caches, data, disk, and one training step.
+
+    Each line is fine, a note, or broken, with what to do about it. The step is a tiny one of MPL in a process of its
+    own, compiled and run twice: its numbers must be finite and the same, bit for bit.
+
+    Exit code 0: nothing is broken; 1: something is.
+
+    Examples:
+
+      metapl doctor
+
+      metapl doctor --data-dir ~/data
+
+      metapl doctor --json
+    """
+    from metapl import doctor as verb
+
+    @dataclass(frozen=True)
+    class Flags:
+        data_dir: Path | None = None
+        """Where to look for data files, beside the per-user cache."""
+        json: bool = False
+        """Print JSON instead of the table."""
+
+    flags = parse(Flags, "metapl doctor", doctor, args)
+    found, console = verb.examine(flags.data_dir), Console()
+    if flags.json:
+        console.print(json.dumps(verb.as_json(found), indent=2), highlight=False, markup=False, soft_wrap=True)
+    else:
+        console.print(verb.table(found))
+    if verb.is_broken(found):
+        sys.exit(1)
+
+
 VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
     "train": train,
     "resume": resume,
+    "eval": eval_run,
+    "runs": runs,
+    "doctor": doctor,
+    "sweep": sweep,
     "data": data,
     "bench": bench,
 }

@@ -94,11 +94,11 @@ def _over_seeds(runs: Mapping[int, Sequence[Evaluation]], rule: Rule) -> dict[st
     return {name: spread(column) for name, column in columns.items() if None not in column.values()}
 
 
-def table(summary: Mapping[str, Any]) -> Table:
+def table(summary: Mapping[str, Any], part: str = "test") -> Table:
     """The rules beside each other, for a terminal."""
     seeds = len(summary["final"]["accuracy"]["seeds"])
     shown = [name for name in _TITLES if name in summary["final"]]
-    result = Table("test scores", title=f"mean ± std over {seeds} seeds" if seeds > 1 else None)
+    result = Table(f"{part} scores", title=f"mean ± std over {seeds} seeds" if seeds > 1 else None)
     for name in shown:
         result.add_column(_TITLES[name], justify="right")
     count = summary["median_last_20"]["evaluations"]

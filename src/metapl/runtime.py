@@ -13,6 +13,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metapl.schema import ConfigError
+
 Result = TypeVar("Result")
 
 # LLVM at level 1 compiles the TwoMoon programs in half the time (UDA 2.5 s against 4.7 s, MPL+UDA 5.2 s against 9.4 s
@@ -29,8 +31,10 @@ QUICK_COMPILE = "--xla_backend_optimization_level=1"
 YNN_OPERATIONS = "--xla_cpu_experimental_ynn_fusion_type=dot,reduce"
 
 
-def start(*, quick_compile: bool = False) -> None:
+def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
     """Set what makes programs fast, and keep compiled ones on disk: the second start skips the compiler.
+
+    Who compiles many programs that no one asks for again has them not kept.
 
     Random keys stay threefry: rbg's numbers under `vmap` differ from those without, so that a seed's result would
     depend on which seeds train beside it, and drawing is below one per cent of a picture network's step.
@@ -40,7 +44,7 @@ def start(*, quick_compile: bool = False) -> None:
     _add_xla_flag(YNN_OPERATIONS)
     if quick_compile:
         _add_xla_flag(QUICK_COMPILE)
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    if keep_programs and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
         # TwoMoon programs compile in 1 to 4 s each: JAX's own threshold of 1 s would miss some of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
@@ -48,7 +52,10 @@ def start(*, quick_compile: bool = False) -> None:
 
 def cache_folder() -> Path:
     """Where this user's programs keep what can be made again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metapl"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "metapl"
+    except RuntimeError:  # no HOME, and a user whom the system has no home of: a container
+        raise ConfigError("this user has no home folder to keep a cache in; set XDG_CACHE_HOME to a folder") from None
 
 
 def cores() -> int:

@@ -1,0 +1,1 @@
+"""`metapl sweep`: the same number of trials for every method, judged on validation data."""
