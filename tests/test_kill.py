@@ -44,12 +44,11 @@ method = {name = "supervised", optimizer.average_decay = 0.9}
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory) -> Callable[..., subprocess.Popen[str]]:
-    """Starts `metapl` in a process of its own; what one has compiled, the next ones find."""
+    """Starts `metapl` in a process of its own; what one has compiled, the next ones find (conftest.py)."""
     place = tmp_path_factory.mktemp("kill")
     (place / "my.toml").write_text(SETTINGS)
     environment = os.environ | {
         "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
-        "JAX_COMPILATION_CACHE_DIR": str(place / "xla"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
 
