@@ -11,22 +11,27 @@ from pathlib import Path
 
 import numpy as np
 
-from metapl.data.files_loader import Reading, stream
-from metapl.data.source import Files, Part
+from metapl.data.files_loader import Take, stream
+from metapl.data.on_disk import Reading
+from metapl.data.order import Shuffled
+from metapl.data.source import Files
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
+WARM_UP = 10  # batches
+NO_END = 10**9
 
 
-def pictures_per_second(part: Part, batch: int, reading: Reading, seconds: float) -> float:
+def pictures_per_second(files: Files, batch: int, size: int, reading: Reading, seconds: float) -> float:
     """Read for a while and count."""
-    pictures = stream(part, batch, 0, 0, reading)
-    for _ in range(2 * max(reading.workers, 1) * reading.prefetch_batches):
-        next(pictures)
+    take = Take(files, Shuffled(np.arange(6, dtype=np.uint32), batch, len(files)))
+    counts = stream([take], size, reading, lambda _, pictures: len(pictures), steps=NO_END)
+    for _ in range(WARM_UP):
+        next(counts)
     start, count = time.perf_counter(), 0
     while time.perf_counter() - start < seconds:
-        count += len(next(pictures).labels)
+        count += next(counts)
     rate = count / (time.perf_counter() - start)
-    pictures.close()
+    counts.close()
     return rate
 
 
@@ -41,10 +46,9 @@ def main() -> None:
     flags.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     args = flags.parse_args()
     paths = tuple(sorted(path for path in args.folder.rglob("*") if path.suffix.lower() in SUFFIXES))
-    part = Part(Files(paths), np.full(len(paths), -1, np.int32))
     print(f"{len(paths):,} files, {len(os.sched_getaffinity(0))} cores")
     for workers, threads in itertools.product(args.workers, args.threads):
-        rate = pictures_per_second(part, args.batch, Reading(args.size, workers, threads), args.seconds)
+        rate = pictures_per_second(Files(paths), args.batch, args.size, Reading(workers, threads), args.seconds)
         print(f"workers {workers}, threads {threads}: {rate:,.0f} pictures/s")
 
 

@@ -22,7 +22,7 @@ ROWS, CLASSES = 25, 3
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(distributions, "BATCH", 10)
+    monkeypatch.setattr(distributions, "MAX_EXAMPLES", 10)
 
 
 @pytest.fixture

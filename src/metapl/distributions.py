@@ -8,8 +8,9 @@ it is of, and how many rows are done: who asks again goes on from there. Files o
 
 import hashlib
 import json
+import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +20,19 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.augment.views import Augmentation, eval_view
-from metapl.data import loader, probabilities
+from metapl.augment.views import Augmentation, eval_view, is_picture
+from metapl.data import loader, manifest, probabilities
 from metapl.data.dataset import Dataset
+from metapl.data.feed import StoredAnswers
+from metapl.data.files_loader import in_turn
+from metapl.data.on_disk import Examples, OnDisk
 from metapl.data.selection import Rules, select
 from metapl.schema import ConfigError, to_dict
 from metapl.types import Array, Keep, ModelConfig, Network, Weights
 
-BATCH = 2000  # examples answered at a time: bounds the memory that activations take
+# Examples answered at a time bound the memory that activations take: 2,000 pictures of 32², 41 of 224².
+MAX_EXAMPLES, MAX_PIXELS = 2000, 2**21
 
-Examples = NDArray[np.generic]
 Stored = NDArray[np.float16]
 Origin = dict[str, Any]
 Count = Callable[[int], None]  # rows done so far
@@ -46,7 +50,7 @@ class Teacher(NamedTuple):
 
 def answers(
     teacher: Teacher, seeds: Sequence[int], datasets: Sequence[Dataset], keep: Keep, stem: Path, counting: Counting
-) -> loader.Answers:
+) -> loader.Answers | StoredAnswers:
     """Ask each seed's network about its training set; the files are STEM-SEED.npy and STEM-SEED-labeled.npy."""
     answer = answer_function(teacher)
     for index, (seed, dataset) in enumerate(zip(seeds, datasets, strict=True)):
@@ -54,24 +58,27 @@ def answers(
         count = counting(f"distributions {path.stem}", len(dataset.unlabeled))
         precompute(labeled_path, teacher, index, dataset.labeled, answer)
         precompute(path, teacher, index, dataset.unlabeled, answer, count)
-    return stored(seeds, keep, stem)
+    return stored(seeds, keep, stem, to_device=not datasets[0].from_files)
 
 
-def stored(seeds: Sequence[int], keep: Keep, stem: Path) -> loader.Answers:
-    """Read what the networks of these seeds have said."""
+def stored(seeds: Sequence[int], keep: Keep, stem: Path, to_device: bool) -> loader.Answers | StoredAnswers:
+    """Read what the networks of these seeds have said; where pictures stay on disk, so do the answers of their seed."""
     told = []
     for seed in seeds:
         path, labeled_path = _files(stem, seed)
         labeled, unlabeled = (np.load(file, mmap_mode="r", allow_pickle=False) for file in (labeled_path, path))
         told.append((labeled, unlabeled, kept_rows(path, keep, seed)))
+    if not to_device:
+        return StoredAnswers(*told[0])
     return loader.Answers(*jax.tree.map(lambda *parts: jnp.stack(parts), *told))
 
 
-def checksum(answers: loader.Answers) -> str:
-    """Tell answers from others: a stage that has begun with these goes on with no others."""
+def checksum(answers: loader.Answers | StoredAnswers) -> str:
+    """Tell answers from others: a stage that has begun with these goes on with no others, wherever they are kept."""
     value = 0
     for leaf in jax.tree.leaves(answers):
-        value = google_crc32c.extend(value, np.ascontiguousarray(leaf).tobytes())
+        for block in blocks(np.asarray(leaf)):
+            value = google_crc32c.extend(value, block.tobytes())
     return f"{value:08x}"
 
 
@@ -112,20 +119,29 @@ def precompute(
         _refuse_another(path, origin)
         count(len(examples))
     else:
-        _compute(path, origin, lambda some: answer(teacher.weights, index, some), examples, count)
+        size = batch_size(examples, teacher.augmentation)
+        _compute(path, origin, lambda some: answer(teacher.weights, index, some), examples, size, count)
     stored: Stored = np.load(path, mmap_mode="r")
     return stored
 
 
-def _compute(path: Path, origin: Origin, answer: Callable[[Array], Array], examples: Examples, count: Count) -> None:
+def batch_size(examples: Examples, augmentation: Augmentation) -> int:
+    """How many examples are answered at a time."""
+    pixels = max(math.prod(examples.shape[1:3]), augmentation.size**2) if is_picture(examples) else 1
+    return max(1, min(MAX_EXAMPLES, MAX_PIXELS // pixels))
+
+
+def _compute(
+    path: Path, origin: Origin, answer: Callable[[Array], Array], examples: Examples, size: int, count: Count
+) -> None:
     """Fill the file batch by batch, from where it was left."""
     partial = path.with_name(path.name + ".partial")
     first = _refuse_another(path, origin) if partial.exists() else 0
     count(first)
     rows = np.load(partial, mmap_mode="r+") if first else None
-    for start in range(first, len(examples), BATCH):
-        end = min(start + BATCH, len(examples))
-        some = np.asarray(answer(jnp.asarray(examples[start:end])))
+    first -= first % size  # left by a program with another size, rows between may be answered twice
+    for start, asked in zip(range(first, len(examples), size), in_turn(examples, size, first), strict=True):
+        end, some = start + len(asked), np.asarray(answer(jnp.asarray(asked)))
         if rows is None:
             _note(path, origin, 0)
             rows = np.lib.format.open_memmap(partial, "w+", np.float16, (len(examples), some.shape[1]))
@@ -165,8 +181,8 @@ def origin_of(teacher: Teacher, index: int, examples: Examples) -> Origin:
         weights.update(f"{jax.tree_util.keystr(place)} {leaf.dtype} {leaf.shape[1:]}\n".encode())
         weights.update(np.ascontiguousarray(leaf[index]).data)
     asked = hashlib.sha256(f"{examples.dtype} {examples.shape}\n".encode())
-    for start in range(0, len(examples), BATCH):
-        asked.update(np.ascontiguousarray(examples[start : start + BATCH]).data)
+    for block in manifest.bytes_of_images(examples.images) if isinstance(examples, OnDisk) else blocks(examples):
+        asked.update(block)
     seen = {key: to_dict(teacher.augmentation)[key] for key in ("size", "centre", "mean", "std")}
     return {
         "model": to_dict(teacher.model),
@@ -175,6 +191,12 @@ def origin_of(teacher: Teacher, index: int, examples: Examples) -> Origin:
         "examples_sha256": asked.hexdigest(),
         "rows": len(examples),
     }
+
+
+def blocks(examples: NDArray[np.generic]) -> Iterator[memoryview]:
+    """All of an array's bytes."""
+    for start in range(0, len(examples), MAX_EXAMPLES):
+        yield np.ascontiguousarray(examples[start : start + MAX_EXAMPLES]).data
 
 
 def _refuse_another(path: Path, origin: Origin) -> int:

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from metapl.augment.views import Augmentation, eval_view, is_picture
 from metapl.data.dataset import Dataset
+from metapl.data.files_loader import in_turn
+from metapl.data.on_disk import Examples
 from metapl.measures import Scores, confusion, score
 from metapl.train import Trained, over_seeds
 from metapl.types import Array, Network, Weights
 
 # What is answered at a time bounds the memory that activations take: 2,048 pictures of 32², 41 of 224², 8 of 512².
 MAX_EXAMPLES, MAX_PIXELS = 2048, 2**21
-
-Examples = NDArray[np.generic]
 
 
 class Examined(NamedTuple):
@@ -60,8 +60,9 @@ def logits(
     """
     size = size or batch_size([examples], augmentation, _seeds(trained))
     total, shared, answers = len(examples[0]), len(examples) == 1, []
-    for first in range(0, total, size):
-        some = [_filled_up(part[first : first + size], size) for part in examples]
+    batches = zip(*(in_turn(part, size) for part in examples), strict=True)
+    for first, batch in zip(range(0, total, size), batches, strict=True):
+        some = [_filled_up(part, size) for part in batch]
         inputs = jnp.asarray(some[0] if shared else np.stack(some))
         answer = _answer(trained.network, augmentation, shared, trained.weights, inputs)
         answers.append(np.asarray(answer)[:, : total - first])
@@ -89,7 +90,7 @@ def _answer(network: Network, augmentation: Augmentation, shared: bool, weights:
     return over_seeds(answer, shared=1 if shared else 0)(weights, examples)
 
 
-def _filled_up(examples: Examples, size: int) -> Examples:
+def _filled_up(examples: NDArray[np.generic], size: int) -> NDArray[np.generic]:
     """Repeat the last example until there are `size`."""
     return (
         examples if len(examples) == size else np.concatenate([examples, examples[-1:].repeat(size - len(examples), 0)])

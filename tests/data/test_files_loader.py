@@ -1,134 +1,190 @@
-"""Batches from files: the same whoever decodes them, restarted exactly, and no bad file ends a run."""
+"""Batches from files: the same whoever decodes them, restarted exactly; what goes wrong is told and nothing hangs."""
 
-import logging
-from collections.abc import Iterator
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
-from metapl.data import files_loader, order
-from metapl.data.files_loader import HostBatch, Pictures, Reading, Share, stream
+from metapl.data import files_loader, order, shuffle
+from metapl.data.files_loader import Share, Take, in_turn, stream
 from metapl.data.fit import centre_square
-from metapl.data.source import Files, InMemory, Part
+from metapl.data.on_disk import OnDisk, Reading
+from metapl.data.source import DataError, Files, InMemory
 from metapl.schema import ConfigError
 
-READING = Reading(size=8, threads=2, prefetch_batches=2)
+READING = Reading(workers=0, threads=2)
+WORDS = np.arange(shuffle.ROUNDS, dtype=np.uint32)
+
+Batch = tuple[int, NDArray[np.uint8]]
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Part:
-    """Eleven pictures of different sizes; the label is the number that the red channel holds."""
+def files(tmp_path: Path) -> Files:
+    """Eleven pictures of different sizes; the red channel holds ten times the picture's number."""
     paths = []
     for i in range(11):
         pixels = np.full((8 + i, 12, 3), (10 * i, 7, 255 - i), np.uint8)
         paths.append(tmp_path / f"{i:02}.png")
         Image.fromarray(pixels).save(paths[-1])
-    return Part(Files(tuple(paths)), np.arange(11, dtype=np.int32))
+    return Files(tuple(paths))
 
 
-def take(batches: Iterator[Pictures], count: int) -> list[Pictures]:
-    taken = [Pictures(np.array(b.images), np.array(b.labels)) for b in islice(batches, count)]
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files_loader, "SLICE", 3)
+
+
+def shuffled(batch_size: int, words: order.Words = WORDS, rows: NDArray[np.int32] | None = None) -> order.Shuffled:
+    return order.Shuffled(words, batch_size, 11 if rows is None else len(rows), rows)
+
+
+def take(batches: Iterator[Batch], count: int) -> list[Batch]:
+    taken = list(islice(batches, count))
     batches.close()  # type: ignore[attr-defined]
     return taken
 
 
-def assert_same(left: list[Pictures], right: list[Pictures]) -> None:
-    assert len(left) == len(right)
-    for one, other in zip(left, right, strict=True):
-        np.testing.assert_array_equal(one.labels, other.labels)
-        np.testing.assert_array_equal(one.images, other.images)
+def read(files: Files, batch_size: int, reading: Reading = READING, *, start_step: int = 0) -> list[Batch]:
+    """Ten steps, from `start_step` on."""
+    takes = [Take(files, shuffled(batch_size))]
+    return list(stream(takes, 8, reading, lambda *batch: batch, steps=10, start_step=start_step))
 
 
-def test_batches_hold_the_pictures_with_their_labels(part: Part) -> None:
-    for batch in take(stream(part, 4, 0, 0, READING), 3):
-        assert batch.images.shape == (4, 8, 8, 3)
-        assert batch.images.dtype == np.uint8
-        assert batch.labels.dtype == np.int32
-        np.testing.assert_array_equal(batch.images[:, 3, 3, 0], 10 * batch.labels)
+def numbers(batch: Batch) -> list[int]:
+    return (batch[1][:, 3, 3, 0] // 10).tolist()
 
 
-def test_epochs_are_without_replacement(part: Part) -> None:
-    batches = take(stream(part, 5, 0, 0, READING), 6)  # two batches an epoch
-    epochs = [np.concatenate([batches[i].labels, batches[i + 1].labels]) for i in (0, 2, 4)]
-    assert all(len(set(epoch.tolist())) == 10 for epoch in epochs)
-    assert len({tuple(epoch.tolist()) for epoch in epochs}) == 3
+def assert_same(left: list[Batch], right: list[Batch]) -> None:
+    assert [step for step, _ in left] == [step for step, _ in right]
+    for (_, one), (_, other) in zip(left, right, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("batch_size", [4, 11, 25])
-@pytest.mark.parametrize("start", [1, 2, 7])
-def test_a_restart_goes_on_where_it_was(part: Part, batch_size: int, start: int) -> None:
-    whole = take(stream(part, batch_size, 3, 0, READING), 10)
-    assert_same(take(stream(part, batch_size, 3, 0, READING, start_step=start), 10 - start), whole[start:])
+def test_batches_hold_the_pictures_of_their_steps(files: Files, batch_size: int) -> None:
+    batches = read(files, batch_size)
+    assert [step for step, _ in batches] == list(range(10))
+    for step, pictures in batches:
+        assert pictures.shape == (batch_size, 8, 8, 3)
+        assert pictures.dtype == np.uint8
+        assert numbers((step, pictures)) == order.epoch_indices(WORDS, step, batch_size, 11).tolist()
 
 
-def test_workers_and_threads_change_nothing(part: Part) -> None:
-    """Across several epochs, and from the middle of one."""
-    expected = take(stream(part, 4, 3, 0, Reading(8, threads=1, prefetch_batches=1)), 9)
-    assert_same(take(stream(part, 4, 3, 0, Reading(8, threads=3, prefetch_batches=5)), 9), expected)
-    two = Reading(8, workers=2, threads=1, prefetch_batches=1)
-    assert_same(take(stream(part, 4, 3, 0, two, start_step=3), 6), expected[3:])
+@pytest.mark.parametrize("start", [1, 7])
+def test_a_restart_goes_on_where_it_was(files: Files, start: int) -> None:
+    assert_same(read(files, 4, start_step=start), read(files, 4)[start:])
 
 
-def test_processes_share_the_same_batch(part: Part) -> None:
-    whole = take(stream(part, 6, 1, 0, READING), 4)
-    shares = [take(stream(part, 6, 1, 0, READING, share=Share(i, 3)), 4) for i in range(3)]
-    joined = [Pictures(*map(np.concatenate, zip(*rows, strict=True))) for rows in zip(*shares, strict=True)]
-    assert_same(joined, whole)
+def test_several_takes_stand_one_after_the_other(files: Files) -> None:
+    """A slice may hold pictures of both; rows may be named, repeats included."""
+    rows = np.array([3, 3, 9, 1], np.int32)
+    takes = [Take(files, shuffled(4)), Take(files, shuffled(3, WORDS + np.uint32(1), rows))]
+    for step, pictures in take(stream(takes, 8, READING, lambda *batch: batch, steps=5), 5):
+        expected = [*shuffled(4)(step), *rows[order.epoch_indices(WORDS + np.uint32(1), step, 3, 4)]]
+        assert numbers((step, pictures)) == expected
 
 
-def test_seeds_and_streams_have_orders_of_their_own(part: Part) -> None:
-    keys = {(seed, number): take(stream(part, 10, seed, number, READING), 1)[0] for seed in (0, 1) for number in (0, 1)}
-    assert len({tuple(batch.labels.tolist()) for batch in keys.values()}) == 4
-    # Grain's own shuffle adds the epoch to the seed; here seed 1 must not be seed 0 one epoch later.
-    later = order.epoch_indices(order.words(0, 0), 1, 10, 11)
-    assert tuple(later.tolist()) != tuple(keys[1, 0].labels.tolist())
+def test_threads_change_nothing(files: Files) -> None:
+    assert_same(read(files, 4, Reading(0, threads=5)), read(files, 4, Reading(0, threads=1)))
 
 
-def test_the_pair_of_streams(part: Part) -> None:
-    unlabeled = Part(part.images, np.full(11, -1, np.int32))
-    both = files_loader.batches(part, unlabeled, (3, 5), 2, READING, start_step=2)
-    batch = next(both)
-    both.close()
-    assert isinstance(batch, HostBatch)
-    assert batch.labeled.shape == (3, 8, 8, 3)
-    assert batch.unlabeled.shape == (5, 8, 8, 3)
-    np.testing.assert_array_equal(batch.labels, order.epoch_indices(order.words(2, 0), 2, 3, 11))
-    chosen = order.epoch_indices(order.words(2, 1), 2, 5, 11)
-    np.testing.assert_array_equal(batch.unlabeled[:, 0, 0, 0], 10 * chosen)
+def test_processes_share_the_same_batch(files: Files) -> None:
+    def shared(share: Share) -> list[Batch]:
+        takes = [Take(files, shuffled(6)), Take(files, shuffled(3))]
+        return take(stream(takes, 8, READING, lambda *batch: batch, steps=9, share=share), 4)
+
+    whole, shares = shared(Share()), [shared(Share(i, 3)) for i in range(3)]
+    for step in range(4):
+        for rows, each in ((slice(6), slice(2)), (slice(6, 9), slice(2, 3))):
+            joined = np.concatenate([share[step][1][each] for share in shares])
+            np.testing.assert_array_equal(joined, whole[step][1][rows])
 
 
-def test_a_bad_file_is_named_and_the_next_one_stands_in(part: Part, caplog: pytest.LogCaptureFixture) -> None:
-    assert isinstance(part.images, Files)
-    bad = part.images.paths[4]
-    bad.write_bytes(bad.read_bytes()[:40])
-    part.images.paths[5].write_bytes(b"")
-    with caplog.at_level(logging.WARNING):
-        first = take(stream(part, 11, 0, 0, READING), 2)
-    assert sorted(first[0].labels.tolist()) == [0, 1, 2, 3, 6, 6, 6, 7, 8, 9, 10]
-    np.testing.assert_array_equal(first[0].images[:, 0, 0, 0], 10 * first[0].labels)
-    assert sum(str(bad) in record.message for record in caplog.records) == 1  # once, though met in both epochs
-    assert_same(take(stream(part, 11, 0, 0, READING), 2), first)
+def test_workers_change_nothing_ignore_signals_and_their_death_is_told(files: Files) -> None:
+    """Their start takes seconds, so one test asks for all of it."""
+    steps = stream([Take(files, shuffled(4))], 8, Reading(workers=2), lambda *batch: batch, steps=10**6, start_step=3)
+    assert_same(list(islice(steps, 7)), read(files, 4)[3:])
+    workers = multiprocessing.active_children()
+    assert len(workers) == 2
+    for worker in workers:
+        assert worker.pid is not None
+        for number in (signal.SIGINT, signal.SIGTERM):  # as Ctrl-C and schedulers send them to the whole group
+            os.kill(worker.pid, number)
+    assert [step for step, _ in islice(steps, 20)] == list(range(10, 30))
+    os.kill(workers[1].pid or 0, signal.SIGKILL)
+    with pytest.raises(DataError, match=r"reads pictures was killed or crashed.*--data\.workers 0"):
+        list(steps)
+    assert not multiprocessing.active_children()
 
 
-def test_a_lost_disk_ends_the_run_with_a_sentence(part: Part) -> None:
-    assert isinstance(part.images, Files)
-    for path in part.images.paths:
-        path.unlink()
-    batches = stream(part, 4, 0, 0, READING)
-    with pytest.raises(ConfigError, match=r"in a row cannot be read, the first is .*\.png"):
+def test_a_worker_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    ended: list[int] = []
+    parent = type("Parent", (), {"sentinel": reader})
+    monkeypatch.setattr(files_loader, "parent_process", lambda: parent)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    files_loader._begin_worker(0, 1)
+    time.sleep(0.05)
+    assert not ended
+    os.close(writer)  # as the system does when the parent dies
+    while not ended:
+        time.sleep(0.01)
+    os.close(reader)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:40])
+
+
+@pytest.mark.parametrize("spoil", [truncate, Path.unlink, lambda path: path.write_bytes(b"")])
+def test_a_bad_file_is_named(files: Files, spoil: Callable[[Path], object]) -> None:
+    batches = stream([Take(files, shuffled(4))], 8, READING, lambda *batch: batch, steps=10**6)
+    next(batches)
+    spoil(files.paths[4])
+    with pytest.raises(DataError, match=r"04\.png: .*put the picture back as it was, then go on from the last"):
+        list(batches)
+
+
+def test_pictures_of_several_sizes_need_a_size(files: Files) -> None:
+    batches = stream([Take(files, shuffled(4))], 0, READING, lambda *batch: batch, steps=1)
+    with pytest.raises(DataError, match=r"sizes, from .* give a size"):
         next(batches)
 
 
-def test_what_cannot_be_shared_or_read_is_refused(part: Part) -> None:
+def test_what_cannot_be_shared_or_read_is_refused(files: Files) -> None:
+    def begin(files: Files, share: Share = files_loader.ALL_ROWS) -> None:
+        stream([Take(files, shuffled(4))], 8, READING, lambda *batch: batch, steps=1, share=share)
+
     with pytest.raises(ConfigError, match="shared evenly by 3"):
-        stream(part, 4, 0, 0, READING, share=Share(0, 3))
+        begin(files, Share(0, 3))
     with pytest.raises(ConfigError, match="process 2 is not one of 2"):
-        stream(part, 4, 0, 0, READING, share=Share(2, 2))
+        begin(files, Share(2, 2))
     with pytest.raises(ConfigError, match="no pictures"):
-        stream(Part(Files(()), np.empty(0, np.int32)), 4, 0, 0, READING)
+        begin(Files(()))
+
+
+def test_all_pictures_in_turn(files: Files) -> None:
+    found = list(in_turn(OnDisk(files, 8, READING), 4))
+    assert [len(some) for some in found] == [4, 4, 3]
+    assert (np.concatenate(found)[:, 0, 0, 0] // 10).tolist() == list(range(11))
+    assert [len(some) for some in in_turn(OnDisk(files, 8, READING), 4, first=8)] == [3]
+    assert [some.tolist() for some in in_turn(np.arange(5), 2, first=2)] == [[2, 3], [4]]
+    assert list(in_turn(OnDisk(Files(()), 8, READING), 4)) == []
+
+
+def test_what_stands_for_an_array_looks_like_one(files: Files) -> None:
+    pictures = OnDisk(files, 8, READING)
+    assert (len(pictures), pictures.shape, pictures.dtype) == (11, (11, 8, 8, 3), np.uint8)
+    np.testing.assert_array_equal(pictures[9:], np.stack([centre_square(files[i], 8) for i in (9, 10)]))
 
 
 def test_centre_square_takes_the_centre() -> None:
@@ -148,6 +204,9 @@ def test_centre_square_leaves_what_fits_and_keeps_grey() -> None:
 
 
 def test_pictures_in_memory_stream_as_well() -> None:
+    """Without workers: there is nothing to decode."""
     images = InMemory(np.arange(3 * 8 * 8, dtype=np.uint8).reshape(3, 8, 8, 1), "grey ")
-    batch = take(stream(Part(images, np.arange(3, dtype=np.int32)), 3, 0, 0, READING), 1)[0]
-    np.testing.assert_array_equal(batch.images, images.array[batch.labels])
+    batches = stream([Take(images, order.InTurn(3, 3))], 0, Reading(workers=2), lambda _, pictures: pictures, steps=1)
+    np.testing.assert_array_equal(next(batches), images.array)
+    assert not multiprocessing.active_children()
+    batches.close()

@@ -14,13 +14,12 @@ All of it happens on uint8; the last step makes floats of them, normalised with 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge, Gt, Le, MinLen
-from numpy.typing import NDArray
 
 from metapl.augment import crop
 from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment, distort
@@ -108,7 +107,15 @@ def eval_view(config: Augmentation) -> Callable[[Array], Array]:
     return view
 
 
-def is_picture(examples: Array | NDArray[np.generic]) -> bool:
+class Typed(Protocol):
+    """An array, or what stands for one."""
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of what it holds."""
+
+
+def is_picture(examples: Typed) -> bool:
     """Tell pictures from points, by their type."""
     return bool(examples.dtype == jnp.uint8)
 

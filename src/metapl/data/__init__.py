@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metapl.data import pictures, two_moons
-from metapl.data.assemble import in_memory
+from metapl.data.assemble import to_dataset
 from metapl.data.dataset import Dataset, SourceConfig
 from metapl.data.files import Folders
 from metapl.data.source import PictureConfig
@@ -17,8 +17,10 @@ MAKERS: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {
 SOURCES: tuple[type[SourceConfig], ...] = (*MAKERS, *pictures.READERS)
 
 
-def load(config: SourceConfig, seeds: list[int], folders: Folders) -> list[Dataset]:
+def load(
+    config: SourceConfig, seeds: list[int], folders: Folders, tell: Callable[[str], None] = lambda _: None
+) -> list[Dataset]:
     """Read or make the data of each seed; pictures are the same for all seeds: one object, many times."""
     if isinstance(config, PictureConfig):
-        return [in_memory(pictures.load(config, folders), config.size)] * len(seeds)
+        return [to_dataset(pictures.load(config, folders), config, tell)] * len(seeds)
     return [MAKERS[type(config)](config, seed) for seed in seeds]

@@ -1,20 +1,22 @@
 """A source and a split, put together: the pictures of each role, ready for the loader."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl import runtime
 from metapl.data import manifest
 from metapl.data.dataset import Dataset
 from metapl.data.decode import DataError
-from metapl.data.fit import centre_square
+from metapl.data.on_disk import Examples, OnDisk, read, stack, usual_reading
 from metapl.data.records import Records
-from metapl.data.source import Files, Images, InMemory, Source
+from metapl.data.source import Files, Images, InMemory, PictureConfig, Source
 from metapl.data.split import Rows, Split, labels_of
 
 MEMORY_LIMIT = 8_000_000_000  # bytes of pictures decoded into memory, as data.npz's own limit
+MEMORY_SHARE = 0.25  # of the machine's memory: a CPU's "device" keeps a copy of its own
 
 
 class PictureDataset(NamedTuple):
@@ -51,18 +53,36 @@ def assemble(source: Source, split: Split) -> PictureDataset:
     )
 
 
+def to_dataset(dataset: PictureDataset, config: PictureConfig, tell: Callable[[str], None]) -> Dataset:
+    """Decode all pictures, or leave them where they are, as the settings say; `tell` which, where there is a choice."""
+    needed = sum(_to_decode(getattr(dataset, role), config.size) for role in manifest.ROLES)
+    limit = min(MEMORY_LIMIT, runtime.memory_bytes() * MEMORY_SHARE)
+    filled = f"{needed / 1e9:.2g} GB of memory"
+    if config.feed == "memory" or (config.feed == "auto" and needed <= limit):
+        if needed:
+            tell(f"all pictures are decoded before the first step, into {filled}")
+        return in_memory(dataset, config.size)
+    why = f", more than the {limit / 1e9:.2g} GB that they may" if needed > limit else ""
+    tell(f"pictures are read and decoded when their turn comes: all of them would fill {filled}{why}")
+    return _with(dataset, lambda images: OnDisk(images, config.size, usual_reading(config.workers)))
+
+
 def in_memory(dataset: PictureDataset, size: int) -> Dataset:
     """Decode what is not decoded yet: arrays that fit stay with the device for the whole run."""
+    return _with(dataset, lambda images: to_array(images, size))
+
+
+def _with(dataset: PictureDataset, examples_of: Callable[[Images], Examples]) -> Dataset:
     has_val = len(dataset.val) > 0
     return Dataset(
-        labeled=to_array(dataset.labeled, size),
+        labeled=examples_of(dataset.labeled),
         labels=dataset.labels,
-        unlabeled=to_array(dataset.unlabeled, size),
-        test=to_array(dataset.test, size),
+        unlabeled=examples_of(dataset.unlabeled),
+        test=examples_of(dataset.test),
         test_labels=dataset.test_labels,
         class_names=dataset.class_names,
         manifest=dataset.manifest,
-        val=to_array(dataset.val, size) if has_val else None,
+        val=examples_of(dataset.val) if has_val else None,
         val_labels=dataset.val_labels if has_val else None,
         test_real=dataset.test_real,
         truth=dataset.truth,
@@ -75,23 +95,29 @@ def to_array(images: Images, size: int, rows: Sequence[int] | NDArray[np.int64] 
         return images.array if rows is None else images.array[rows]
     wanted = range(len(images)) if rows is None else rows
     _check_memory(images, size, len(wanted))
-    pictures = [centre_square(images[int(i)], size) if size else images[int(i)] for i in wanted]
-    shapes = sorted({picture.shape for picture in pictures})
-    if len(shapes) > 1:
-        raise DataError(f"the pictures have {len(shapes)} sizes, from {shapes[0]} to {shapes[-1]}; give a size")
-    return np.stack(pictures) if pictures else np.zeros((0, size, size, 3), np.uint8)
+    return stack([read(images, int(i), size) for i in wanted], size)
 
 
 def _check_memory(images: Images, size: int, count: int) -> None:
     """Say so before hours of decoding end in a full memory."""
-    if not count:
-        return
-    each = 3 * size * size if size else images[0].size
+    each = _bytes_each(images, size)
     if count * each > MEMORY_LIMIT:
         raise DataError(
             f"{count:,} pictures of {each:,} bytes each do not fit into the {MEMORY_LIMIT / 1e9:.0f} GB that decoded "
-            "pictures may take; give a smaller size"
+            "pictures may take; give a smaller size, or feed = files"
         )
+
+
+def _to_decode(images: Images, size: int) -> int:
+    """How many bytes decoding makes; what is in memory already is not made again."""
+    return 0 if isinstance(images, InMemory) and not size else len(images) * _bytes_each(images, size)
+
+
+def _bytes_each(images: Images, size: int) -> int:
+    """What one picture takes; of those that come as stored, the first speaks for all."""
+    if not len(images):
+        return 0
+    return 3 * size * size if size else images[0].size
 
 
 def select(source: Source, rows: Rows) -> Images:

@@ -1,49 +1,42 @@
-"""Batches from pictures that do not fit in memory, decoded in parallel by grain.
+"""Batches of pictures that do not fit in memory, decoded in parallel by grain.
 
-A batch is a function of (seed, step): to restart at step k is to start there (`start_step=k`), with nothing to store.
-Threads, worker processes and the number of hosts change who decodes a picture, never which one comes when.
+Which pictures a batch holds is a function of its step (`order.Order`): to restart at step k is to start there, with
+nothing to store. Threads, worker processes and the number of hosts change who decodes a picture, never which one comes
+when. Work is dealt out in slices of a batch, so that what is read ahead stays small however large the batches are.
 
-A picture that cannot be read does not end a run in the middle of the night: the next readable one after it, in the
-order of the files, stands in, and its name is logged as a warning. `MAX_BAD_IN_A_ROW` in a row do end it, since
-then a disk is gone rather than a picture. `metapl data check` finds such files before a run does.
+A picture that cannot be read ends the stream with its name: with another in its place, a run that was resumed would no
+longer be the run that was not. `metapl data check` finds such files before a run does.
 """
 
 import functools
-import logging
-from collections.abc import Generator
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from multiprocessing import connection, parent_process
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import grain
 import numpy as np
-from absl import flags
-from annotated_types import Ge
 from numpy.typing import NDArray
 
-from metapl.data import order
-from metapl.data.fit import centre_square
-from metapl.data.source import BadImage, Part
+from metapl.data.decode import BadImage, DataError
+from metapl.data.on_disk import Examples, OnDisk, Reading, read, stack
+from metapl.data.order import InTurn, Order
+from metapl.data.source import Images, InMemory
 from metapl.schema import ConfigError
 
-MAX_BAD_IN_A_ROW = 16
-LABELED, UNLABELED = 0, 1  # numbers of the streams: each has an order of its own
+if TYPE_CHECKING:
+    import grain
 
-log = logging.getLogger(__name__)
+SLICE = 32  # pictures that are decoded, and sent from one process to another, at a time
+SLICES_AHEAD = 2  # for each thread, and for each worker
+WORTH_WORKERS = 20_000  # pictures: to start workers takes as long as to decode some thousands
 
-
-@dataclass(frozen=True)
-class Reading:
-    """How files are read; none of it changes which pictures come when."""
-
-    size: Annotated[int, Ge(1)] = 224
-    """Side of the square that every picture is cut and scaled to."""
-    workers: Annotated[int, Ge(0)] = 0
-    """Processes that decode; 0: threads of this process only. One for each core reads up to twice as fast."""
-    threads: Annotated[int, Ge(1)] = 2
-    """Threads that decode, in each worker or, without workers, in this process."""
-    prefetch_batches: Annotated[int, Ge(1)] = 4
-    """Batches kept ready, in each worker or, without workers, in this process."""
+T = TypeVar("T")
+Pixels = NDArray[np.uint8]  # [B, H, W, C]
 
 
 class Share(NamedTuple):
@@ -52,130 +45,158 @@ class Share(NamedTuple):
     process_index: int = 0
     process_count: int = 1
 
+    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """This process's part of a batch's rows."""
+        each = len(rows) // self.process_count
+        return rows[self.process_index * each :][:each]
+
 
 ALL_ROWS = Share()
 
 
-class Pictures(NamedTuple):
-    """One process's rows of one batch of one stream."""
+class Take(NamedTuple):
+    """Some pictures, and which of them each step takes."""
 
-    images: NDArray[np.uint8]  # [B, size, size, C]
-    labels: NDArray[np.int32]  # [B]; −1: unlabelled
-
-
-class HostBatch(NamedTuple):
-    """One process's rows of a batch, on the host; `types.Batch(*host_batch)` is what the device takes."""
-
-    labeled: NDArray[np.uint8]
-    labels: NDArray[np.int32]
-    unlabeled: NDArray[np.uint8]
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """Random access to the steps of a stream: what grain reads from."""
-
-    part: Part
-    batch_size: int
-    key: order.Words
-    size: int
-    share: Share
-    start_step: int
-
-    def __len__(self) -> int:
-        return 2**48  # grain wants a length; no run gets there
-
-    def __getitem__(self, index: int) -> Pictures:
-        chosen = order.epoch_indices(self.key, self.start_step + index, self.batch_size, len(self.part.images))
-        rows = self.batch_size // self.share.process_count
-        first = self.share.process_index * rows
-        read = [_read(self.part, int(i), self.size) for i in chosen[first : first + rows]]
-        return Pictures(np.stack([image for image, _ in read]), np.array([label for _, label in read], np.int32))
+    images: Images
+    order: Order
 
 
 def stream(
-    part: Part,
-    batch_size: int,
-    seed: int,
-    stream_number: int,
+    takes: Sequence[Take],
+    size: int,
     reading: Reading,
+    then: Callable[[int, Pixels], T],
     *,
+    steps: int,
     start_step: int = 0,
     share: Share = ALL_ROWS,
-) -> Generator[Pictures]:
-    """Yield a part's batches from `start_step` on, without end; `batch_size` counts all processes' rows.
+) -> Generator[T]:
+    """Yield `then(step, pictures)` for each step from `start_step` to `steps`: the takes' pictures one after the other.
 
-    Close the iterator (or drop it) to stop its threads and workers.
+    Reading and `then` run ahead of who asks, by one batch and some slices. Close the generator to stop them.
     """
-    _check(part, batch_size, share)
-    steps = _Steps(part, batch_size, order.words(seed, stream_number), reading.size, share, start_step)
-    batches = grain.MapDataset.source(steps).to_iter_dataset(
-        grain.ReadOptions(
-            num_threads=reading.threads, prefetch_buffer_size=max(reading.prefetch_batches, reading.threads)
-        )
+    import grain  # here: it takes half a second, which those whose data are in memory need not wait
+
+    _check(takes, share)
+    slices = _Slices(tuple(takes), size, share, start_step, steps, SLICE)
+    threads = 1 if reading.workers else reading.threads
+    pieces = grain.MapDataset.source(slices).to_iter_dataset(
+        grain.ReadOptions(num_threads=threads, prefetch_buffer_size=SLICES_AHEAD * threads)
     )
-    if reading.workers:
-        if not flags.FLAGS.is_parsed():
-            flags.FLAGS.mark_as_parsed()  # grain's workers ask absl's flags, which only absl's own main would parse
-        # Grain deals whole batches out to the workers in turn and takes them back in turn: the order stays.
-        batches = batches.mp_prefetch(
-            grain.MultiprocessingOptions(num_workers=reading.workers, per_worker_buffer_size=reading.prefetch_batches)
-        )
-    return _until_closed(batches)
+    if reading.workers and not all(isinstance(take.images, InMemory) for take in takes):
+        _parse_no_flags()
+        # Grain deals the slices out to the workers in turn and takes them back in turn: the order stays.
+        options = grain.MultiprocessingOptions(num_workers=reading.workers, per_worker_buffer_size=SLICES_AHEAD)
+        pieces = pieces.mp_prefetch(options, _begin_worker)
+    batches = pieces.batch(slices.in_a_step, batch_fn=functools.partial(_join, size))
+    results = batches.map_with_index(lambda index, pictures: then(start_step + index, pictures))
+    return _until_closed(grain.experimental.ThreadPrefetchIterDataset(results, prefetch_buffer_size=1))
 
 
-def batches(
-    labeled: Part,
-    unlabeled: Part,
-    sizes: tuple[int, int],
-    seed: int,
-    reading: Reading,
-    *,
-    start_step: int = 0,
-    share: Share = ALL_ROWS,
-) -> Generator[HostBatch]:
-    """Yield the labelled and the unlabelled stream side by side; `sizes` are their batch sizes."""
-    open_stream = functools.partial(stream, seed=seed, reading=reading, start_step=start_step, share=share)
-    with (
-        closing(open_stream(labeled, sizes[0], stream_number=LABELED)) as first,
-        closing(open_stream(unlabeled, sizes[1], stream_number=UNLABELED)) as second,
-    ):
-        for some, others in zip(first, second, strict=True):
-            yield HostBatch(some.images, some.labels, others.images)
+def in_turn(examples: Examples, batch_size: int, first: int = 0) -> Iterator[NDArray[np.generic]]:
+    """All examples from a multiple of the batch size on, a batch at a time, the last one as short as it is."""
+    if not isinstance(examples, OnDisk) or not len(examples):
+        yield from (examples[start : start + batch_size] for start in range(first, len(examples), batch_size))
+        return
+    steps = math.ceil(len(examples) / batch_size)
+    reading = examples.reading if len(examples) - first >= WORTH_WORKERS else examples.reading._replace(workers=0)
+    take = Take(examples.images, InTurn(batch_size, len(examples)))
+    pictures = stream([take], examples.size, reading, _as_they_are, steps=steps, start_step=first // batch_size)
+    with closing(pictures):
+        yield from pictures
 
 
-def _until_closed(batches: "grain.IterDataset[Pictures]") -> Generator[Pictures]:
-    iterator = iter(batches)
+@dataclass(frozen=True)
+class _Slices:
+    """Random access to the slices of a stream's batches: what grain reads from."""
+
+    takes: tuple[Take, ...]
+    size: int
+    share: Share
+    start_step: int
+    steps: int
+    length: int
+    """Pictures of a slice, if its batch has so many left."""
+
+    @property
+    def in_a_step(self) -> int:
+        return math.ceil(sum(take.order.batch_size // self.share.process_count for take in self.takes) / self.length)
+
+    def __len__(self) -> int:
+        return (self.steps - self.start_step) * self.in_a_step
+
+    def __getitem__(self, index: int) -> Pixels:
+        step, place = divmod(index, self.in_a_step)
+        rows = [self.share.of(take.order(self.start_step + step)) for take in self.takes]
+        owners = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+        own = slice(place * self.length, (place + 1) * self.length)
+        wanted = zip(owners[own], np.concatenate(rows)[own], strict=True)
+        return stack([read(self.takes[owner].images, int(row), self.size) for owner, row in wanted], self.size)
+
+
+def _join(size: int, slices: Sequence[Pixels]) -> Pixels:
+    return stack([picture for some in slices for picture in np.asarray(some)], size)
+
+
+def _as_they_are(step: int, pictures: Pixels) -> Pixels:
+    del step
+    return pictures
+
+
+def _until_closed(results: "grain.IterDataset[T]") -> Generator[T]:
+    iterator = iter(results)
     try:
         yield from iterator
+    except BadImage as error:
+        raise DataError(
+            f"{error}; it was to be read now: put the picture back as it was, then go on from the last checkpoint "
+            "(metapl data check lists every picture that cannot be read)"
+        ) from None
+    except RuntimeError as error:  # what grain says of a worker that died
+        if "terminated unexpectedly" not in str(error):
+            raise
+        raise DataError(
+            "a process that reads pictures was killed or crashed, as the system does when memory or /dev/shm is full; "
+            "go on from the last checkpoint, with --data.workers 0 to read without such processes"
+        ) from None
     finally:
         iterator.close()
 
 
-def _read(part: Part, index: int, size: int) -> tuple[NDArray[np.uint8], np.int32]:
-    """One picture and its label, or those of the next readable one: the same replacement every time."""
-    total = len(part.images)
-    for attempt in range(MAX_BAD_IN_A_ROW):
-        at = (index + attempt) % total
-        try:
-            return centre_square(part.images[at], size), part.labels[at]
-        except BadImage as error:
-            _warn_once(str(error))
-    raise ConfigError(
-        f"{MAX_BAD_IN_A_ROW} pictures in a row cannot be read, the first is {part.images.name(index)}; "
-        "is the disk still there? metapl data check lists every bad file"
-    )
+def _parse_no_flags() -> None:
+    """Grain's workers ask absl's flags, which only absl's own main would parse."""
+    from absl import flags
+
+    if not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()
 
 
-@functools.lru_cache(maxsize=10_000)
-def _warn_once(text: str) -> None:
-    log.warning("%s: cannot be read; the next picture after it stands in", text)
+def _begin_worker(index: int, count: int) -> None:
+    """Make a worker end when its parent does, and not before.
+
+    Ctrl-C and a scheduler's SIGTERM reach every process of a group: the parent saves its work then, for which it needs
+    no dead workers. A parent that was killed cannot tell its workers, which would wait for it for ever.
+    """
+    del index, count
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _check(part: Part, batch_size: int, share: Share) -> None:
-    if not len(part.images):
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _check(takes: Sequence[Take], share: Share) -> None:
+    if not all(len(take.images) for take in takes):
         raise ConfigError("there are no pictures to read")
     if not 0 <= share.process_index < share.process_count:
         raise ConfigError(f"process {share.process_index} is not one of {share.process_count}")
-    if batch_size % share.process_count:
-        raise ConfigError(f"a batch of {batch_size} cannot be shared evenly by {share.process_count} processes")
+    for take in takes:
+        if take.order.batch_size % share.process_count:
+            raise ConfigError(
+                f"a batch of {take.order.batch_size} cannot be shared evenly by {share.process_count} processes"
+            )

@@ -49,7 +49,7 @@ def _role(source: Source, role: str, rows: Rows, images: Images) -> dict[str, An
     found: dict[str, Any] = {
         "count": count(rows),
         "rows_sha256": _sha256(_bytes_of_rows(rows)),
-        "images_sha256": _sha256(_bytes_of_images(images)),
+        "images_sha256": _sha256(bytes_of_images(images)),
     }
     if role != "unlabeled":  # what labels those have is nobody's business
         found["class_counts"] = np.bincount(labels, minlength=len(source.class_names)).tolist()
@@ -75,7 +75,7 @@ def _bytes_of_rows(rows: Rows) -> Iterable[bytes]:
         yield indices.astype("<i8").tobytes()
 
 
-def _bytes_of_images(images: Images) -> Iterable[bytes | memoryview]:
+def bytes_of_images(images: Images) -> Iterable[bytes | memoryview]:
     """The pixels where they are in memory; else what is cheap and changes with them: names, places and sizes."""
     match images:
         case InMemory(array=array):

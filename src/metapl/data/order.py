@@ -1,26 +1,59 @@
 """The order of a stream on the host: which picture stands in which slot of which step.
 
 The same epochs and the same keyed bijection as the device's loader (`loader.epoch_indices`, `shuffle.shuffled`),
-in NumPy, so that reading files needs no jax; a test holds the two together. Nothing is stored: a batch is a function
-of (seed, step), whatever the number of threads, workers and processes.
+in NumPy, so that processes that read files need none of jax; a test holds the two together. Nothing is stored: a batch
+is a function of (key, step), whatever the number of threads, workers and processes.
 """
 
 import math
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-ROUNDS = 6
-
-Words = NDArray[np.uint32]
-
-
-def words(seed: int, stream: int) -> Words:
-    """The key [ROUNDS] of one stream: streams of one seed, and one stream under two seeds, have unrelated orders."""
-    return np.random.SeedSequence(seed, spawn_key=(stream,)).generate_state(ROUNDS).astype(np.uint32)
+Words = NDArray[np.uint32]  # [shuffle.ROUNDS] the key of one stream
+Rows = NDArray[np.int64]
 
 
-def epoch_indices(key: Words, step: int, batch_size: int, total: int) -> NDArray[np.int64]:
+class Order(Protocol):
+    """Which pictures each step takes."""
+
+    @property
+    def batch_size(self) -> int:
+        """How many a step takes; the last step of an order that ends may take fewer."""
+
+    def __call__(self, step: int) -> Rows:
+        """Their rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled:
+    """Epoch after epoch, in orders that a key draws."""
+
+    key: Words
+    batch_size: int
+    total: int
+    rows: NDArray[np.int32] | None = None
+    """Those that are gone through, `total` of them; None: all."""
+
+    def __call__(self, step: int) -> Rows:
+        chosen = epoch_indices(self.key, step, self.batch_size, self.total)
+        return chosen if self.rows is None else self.rows[chosen].astype(np.int64)
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """Each once, one after the other."""
+
+    batch_size: int
+    total: int
+
+    def __call__(self, step: int) -> Rows:
+        return np.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.total))
+
+
+def epoch_indices(key: Words, step: int, batch_size: int, total: int) -> Rows:
     """Indices [batch_size] of one step's pictures.
 
     An epoch is as many whole batches as fit; what is left over changes from epoch to epoch. A batch larger than the
@@ -40,7 +73,7 @@ def epoch_indices(key: Words, step: int, batch_size: int, total: int) -> NDArray
     return shuffled(key, epochs, positions, total)
 
 
-def shuffled(key: Words, epochs: NDArray[np.uint32], positions: NDArray[np.uint32], total: int) -> NDArray[np.int64]:
+def shuffled(key: Words, epochs: NDArray[np.uint32], positions: NDArray[np.uint32], total: int) -> Rows:
     """Where the order of each epoch puts each position: a Feistel network over Z_rows × Z_columns, cycle-walked."""
     rows = np.uint32(math.isqrt(total - 1) + 1)
     columns = np.uint32(-(-total // int(rows)))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, NamedTuple, Protocol
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from annotated_types import Ge
@@ -99,6 +99,10 @@ class PictureConfig(SourceConfig):
     """Who is labelled: "given" (as the source has it), a split of the paper (cifar10-4k), or source@labels#seed."""
     size: Annotated[int, Ge(0)] = 0
     """Side of the square that each picture is cut and scaled to; 0: as stored, all of one size."""
+    feed: Literal["auto", "memory", "files"] = "auto"
+    """memory: all pictures are decoded first; files: each when its turn comes, to the same result; auto: what fits."""
+    workers: Annotated[int, Ge(-1)] = -1
+    """Processes that decode for files; 0: threads of this one; −1: one for each core if there are over four, else 0."""
 
     def check(self) -> None:
         """Refuse a split that cannot be before any file is read."""
