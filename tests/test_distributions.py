@@ -6,11 +6,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 from metapl import config as configs
 from metapl import data, distributions, models
 from metapl.data import probabilities
 from metapl.data.dataset import Dataset
+from metapl.data.on_disk import OnDisk, Reading
+from metapl.data.source import Files
 from metapl.distributions import Teacher, answer_function, precompute
 from metapl.models.mlp import MLP
 from metapl.schema import ConfigError
@@ -30,11 +33,11 @@ def examples():
     return np.random.default_rng(0).integers(0, 256, (ROWS, 4, 4, 1), np.uint8)
 
 
-def teacher(seed: int = 0, seeds: int = 1) -> Teacher:
+def teacher(seed: int = 0, seeds: int = 1, channels: int = 1) -> Teacher:
     model = MLP(hidden=(16,), init_range=1.0)
     network = models.build(model, CLASSES)
     keys = jax.random.split(jax.random.key(seed), seeds)
-    weights = jax.vmap(network.init, (0, None))(keys, jnp.zeros((1, 4, 4, 1)))
+    weights = jax.vmap(network.init, (0, None))(keys, jnp.zeros((1, 4, 4, channels)))
     return Teacher(model, network, weights, configs.Config().augmentation)
 
 
@@ -146,6 +149,26 @@ def views_of(mean: float):
     from metapl.augment.views import Augmentation
 
     return Augmentation(mean=(mean,))
+
+
+def test_answers_to_pictures_on_disk_stay_on_disk_with_them(tmp_path, examples):
+    """The same answers as to pictures in memory, and refused if a picture is exchanged for another."""
+    paths = tuple(tmp_path / f"{i}.png" for i in range(ROWS))
+    for path, picture in zip(paths, examples.repeat(3, axis=-1), strict=True):
+        Image.fromarray(picture).save(path)
+    read = OnDisk(Files(paths, tmp_path), 0, Reading())
+    arrays = Dataset(read[:7], np.zeros(7, np.int32), read[:], read[:1], np.zeros(1, np.int32), ("a", "b", "c"))
+    asked = (teacher(channels=3), [0])
+    to_memory = distributions.answers(*asked, [arrays], Keep(), tmp_path / "memory", lambda *_: lambda _: None)
+    on_disk = arrays._replace(labeled=OnDisk(Files(paths[:7], tmp_path), 0, Reading()), unlabeled=read)
+    found = distributions.answers(*asked, [on_disk], Keep(per_class=4), tmp_path / "disk", lambda *_: lambda _: None)
+    assert isinstance(found.unlabeled, np.memmap)
+    np.testing.assert_array_equal(found.labeled, to_memory.labeled[0])
+    np.testing.assert_array_equal(found.unlabeled, to_memory.unlabeled[0])
+    assert found.rows.shape == (12,)
+    paths[3].write_bytes(paths[3].read_bytes() + b"more")
+    with pytest.raises(ConfigError, match="answers to other examples"):
+        distributions.answers(*asked, [on_disk], Keep(), tmp_path / "disk", lambda *_: lambda _: None)
 
 
 def test_a_file_without_a_note_is_refused(tmp_path, examples):

@@ -7,6 +7,7 @@ import jax
 
 from metapl.config import Config
 from metapl.data.dataset import Dataset
+from metapl.schema import ConfigError
 from metapl.train import Program, shapes
 from metapl.types import Weights
 
@@ -24,6 +25,13 @@ def groups(seeds: int, together: int) -> list[slice]:
 
 def seeds_together(at_once: AtOnce, seeds: int, config: Config, program: Program, dataset: Dataset) -> int:
     """Take the number that was asked for; or all seeds where the networks are small, and else one after another."""
+    if dataset.from_files:
+        if at_once != "auto" and min(at_once, seeds) > 1:
+            raise ConfigError(
+                f"--seeds-at-once {at_once}: seeds whose pictures are fed from files train one after another; leave it "
+                "out, or decode all pictures first with --data.feed memory"
+            )
+        return 1
     if at_once != "auto":
         return min(at_once, seeds)
     small = all(is_small(shapes(config, network, dataset)) for network in set(program.networks))

@@ -50,7 +50,8 @@ def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path
         raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
     sinks.require(to_dict(config))
     numbers = list(range(config.seed, config.seed + seeds))
-    datasets = data.load(config.data, numbers, folders)
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    datasets = data.load(config.data, numbers, folders, say)
     if not len(datasets[0].test):
         raise ConfigError("the data have no test part: there would be nothing to measure the result on")
     program = prepare(config, datasets)
@@ -72,9 +73,10 @@ def resume(out: Path, folders: Folders | None, console: Console) -> None:
             return
         for sentence in differences:
             say(sentence)
-        datasets = data.load(begun.config.data, list(begun.seeds), begun.folders if folders is None else folders)
+        places = begun.folders if folders is None else folders
+        datasets = data.load(begun.config.data, list(begun.seeds), places, say)
         rundir.check_data(out, datasets[0])
-        path = newest_good(out, partial(_answers_are_there, out, begun, say), say)
+        path = newest_good(out, partial(_answers_are_there, out, begun, datasets[0].from_files, say), say)
         found, resumed = Found(), None
         if path is None:
             say(f"no checkpoint of {out} was ever written: it starts from its beginning")
@@ -172,7 +174,7 @@ def write_result(
     console.print(wrote, highlight=False, markup=False, soft_wrap=True)
 
 
-def _answers_are_there(out: Path, begun: Begun, say: Say, note: checkpoint.Note) -> str:
+def _answers_are_there(out: Path, begun: Begun, from_files: bool, say: Say, note: checkpoint.Note) -> str:
     """Can a stage go on that learns from stored answers? If they are damaged, they are set aside, to be made again."""
     method = begun.config.stages[note["stage"]].method
     if not isinstance(method, DistributionsConfig):
@@ -180,7 +182,8 @@ def _answers_are_there(out: Path, begun: Begun, say: Say, note: checkpoint.Note)
     seeds = begun.seeds[groups(len(begun.seeds), begun.seeds_at_once)[note["group"]]]
     stem = answers_stem(out, note["stage"])
     try:
-        if distributions.checksum(distributions.stored(seeds, method.keep, stem)) == note["answers_crc32c"]:
+        answers = distributions.stored(seeds, method.keep, stem, to_device=not from_files)
+        if distributions.checksum(answers) == note["answers_crc32c"]:
             return ""
     except (OSError, ValueError):
         pass

@@ -7,7 +7,8 @@ along the leading axis. Seeds that train one after another share a `Program`, so
 
 import bisect
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +18,13 @@ import jax.numpy as jnp
 from metapl import algorithms, distributions, models
 from metapl.augment import views
 from metapl.config import Config, Stage
+from metapl.data import feed as feeds
 from metapl.data import loader
 from metapl.data.dataset import Dataset
+from metapl.data.feed import Feed, StoredAnswers
 from metapl.distributions import Counting, Teacher
 from metapl.pace import Pace
+from metapl.schema import ConfigError
 from metapl.scores import score
 from metapl.types import Array, Batch, DistributionsConfig, Keep, Metrics, Network, PyTree, Weights
 from metapl.weights import load, starting_from
@@ -28,6 +32,7 @@ from metapl.weights import load, starting_from
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
 Tell = Callable[[str], None]  # a sentence for the user
 Answers = loader.Answers | None
+Data = loader.Resident | Batch  # a training set on the device, or one step's part of it that was read from files
 
 
 class Trained(NamedTuple):
@@ -47,7 +52,9 @@ class Snapshot(NamedTuple):
     step: int  # steps done in this stage
     state: PyTree  # the loop gives it away at the next piece
     totals: Metrics  # since the last report
-    answers: Answers  # what the stage learns from, if it is the answers of the stage before's network
+    answers: (
+        loader.Answers | StoredAnswers | None
+    )  # what the stage learns from, if it is the answers of the stage before's network
 
 
 class Resumed(NamedTuple):
@@ -110,7 +117,10 @@ def train(
     What a stage's network says of the training set is stored in `folder`, if the next one learns from it.
     """
     program = program or prepare(config, datasets)
-    resident = to_device(datasets, program.own_data)
+    from_files = datasets[0].from_files
+    resident = None if from_files else to_device(datasets, program.own_data)
+    if from_files and len(seeds) > 1:
+        raise ConfigError("seeds whose pictures are fed from files train one after another, not at once")
     pretrained = pretrained_weights(config, program.networks[0], datasets[0], tell)
     seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
 
@@ -123,24 +133,26 @@ def train(
             weights = None  # all that held the large network: its memory is free before the next one is made
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
         fresh = pretrained if config.stage_models[index] == config.model else None
-        state, totals, step = begin(functions, keys, weights, answers, resident, fresh, resumed)
-        weights = resumed = None  # the state has what it needs of them
-        nothing = functions.zeros(state, keys, answers, resident)
-        examined = examinations(config, index) if examine else set()
-        reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
-        stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
-        pace = Pace()
-        while step < stage.steps:
-            last = min(step + pace.steps, following(stops, step))
-            state, totals = functions.advance(state, totals, keys, answers, resident, step, last)
-            pace.follow(last - step, totals)
-            step = last
-            if step in reports:
-                metrics, totals = means(totals, step - before(reports, step)), nothing
-                if examine and step in examined:
-                    metrics |= examine(index, step, Trained(program.networks[index], functions.predictor(state)))
-                watch(index, step, metrics)
-            between(Snapshot(index, step, state, totals, answers))
+        first = min(resumed.step if resumed else 0, stage.steps - 1)
+        with feeding(stage, datasets[0], resident, answers, keys, first) as feed:
+            state, totals, step = begin(functions, keys, weights, feed.answers, feed.at(first), fresh, resumed)
+            weights = resumed = None  # the state has what it needs of them
+            nothing = functions.zeros(state, keys, feed.answers, feed.at(first))
+            examined = examinations(config, index) if examine else set()
+            reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
+            stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
+            pace = Pace()
+            while step < stage.steps:
+                last = min(step + min(pace.steps, feed.longest), following(stops, step))
+                state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
+                pace.follow(last - step, totals)
+                step = last
+                if step in reports:
+                    metrics, totals = means(totals, step - before(reports, step)), nothing
+                    if examine and step in examined:
+                        metrics |= examine(index, step, Trained(program.networks[index], functions.predictor(state)))
+                    watch(index, step, metrics)
+                between(Snapshot(index, step, state, totals, answers))
         weights = functions.predictor(state)
         del state
     assert weights is not None  # a config has at least one stage
@@ -175,7 +187,7 @@ def begin(
     keys: Array,
     weights: Weights | None,
     answers: Answers,
-    data: loader.Resident,
+    data: Data,
     pretrained: Weights | None,
     resumed: Resumed | None,
 ) -> tuple[PyTree, Metrics, int]:
@@ -198,7 +210,7 @@ def answers_for(
     datasets: Sequence[Dataset],
     folder: Path | None,
     counting: Counting,
-) -> loader.Answers:
+) -> loader.Answers | StoredAnswers:
     """Have the stage before's network answer for the training set, on disk even if no one keeps the files.
 
     A stage that was left in its middle has its answers there already, and the network is gone.
@@ -206,7 +218,7 @@ def answers_for(
     with tempfile.TemporaryDirectory() as scratch:
         stem = answers_stem(folder or Path(scratch), stage)
         if weights is None:
-            return distributions.stored(seeds, keep, stem)
+            return distributions.stored(seeds, keep, stem, to_device=not datasets[0].from_files)
         teacher = Teacher(config.stage_models[stage - 1], program.networks[stage - 1], weights, config.augmentation)
         return distributions.answers(teacher, seeds, datasets, keep, stem, counting)
 
@@ -233,6 +245,28 @@ def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
     return jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
 
 
+@contextmanager
+def feeding(
+    stage: Stage,
+    dataset: Dataset,
+    resident: loader.Resident | None,
+    answers: loader.Answers | StoredAnswers | None,
+    keys: Array,
+    first: int,
+) -> Iterator[Feed]:
+    """Give the stage's batches from step `first` on: from what is on the device, or else from files."""
+    if resident is not None:
+        assert not isinstance(answers, StoredAnswers)
+        yield feeds.resident(resident, answers)
+        return
+    assert not isinstance(answers, loader.Answers)
+    dataset = feeds.labeled_only(dataset) if stage.unlabeled == "labeled" else dataset
+    _, order_key, _ = jax.random.split(keys[0], 3)
+    sizes = stage.labeled_batch, stage.unlabeled_batch
+    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers) as feed:
+        yield feed
+
+
 def to_device(datasets: Sequence[Dataset], own_data: bool) -> loader.Resident:
     """Put the training data on the device: once if all seeds share it, else stacked."""
     if not own_data:
@@ -245,33 +279,31 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
     algorithm = algorithms.build(stage.method, network, stage.steps)
     augment = views.build(config.augmentation)
 
-    def batch_at(data: loader.Resident, answers: Answers, order_key: Array, step: Array) -> Batch:
+    def batch_at(data: Data, answers: Answers, order_key: Array, step: Array) -> Batch:
+        if isinstance(data, Batch):
+            return loader.from_stored(data)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
         return loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch, answers)
 
-    def init(
-        key: Array, start: Weights | None, answers: Answers, data: loader.Resident, pretrained: Weights | None
-    ) -> PyTree:
+    def init(key: Array, start: Weights | None, answers: Answers, data: Data, pretrained: Weights | None) -> PyTree:
         # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
         return algorithm.init(init_key, augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key), start)
 
-    def one_step(
-        state: PyTree, key: Array, answers: Answers, data: loader.Resident, step: Array
-    ) -> tuple[PyTree, Metrics]:
+    def one_step(state: PyTree, key: Array, answers: Answers, data: Data, step: Array) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
         view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
         batch = batch_at(data, answers, order_key, step)
         state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
         return state, score(metrics, batch.truth)
 
-    def zeros(state: PyTree, key: Array, answers: Answers, data: loader.Resident) -> Metrics:
+    def zeros(state: PyTree, key: Array, answers: Answers, data: Data) -> Metrics:
         _, metrics = jax.eval_shape(one_step, state, key, answers, data, jnp.uint32(0))
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
 
     def advance(
-        state: PyTree, totals: Metrics, key: Array, answers: Answers, data: loader.Resident, first: Array, last: Array
+        state: PyTree, totals: Metrics, key: Array, answers: Answers, data: Data, first: Array, last: Array
     ) -> tuple[PyTree, Metrics]:
         def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
             state, metrics = one_step(carry[0], key, answers, data, step)

@@ -57,13 +57,12 @@ def to_dataset(dataset: PictureDataset, config: PictureConfig, tell: Callable[[s
     """Decode all pictures, or leave them where they are, as the settings say; `tell` which, where there is a choice."""
     needed = sum(_to_decode(getattr(dataset, role), config.size) for role in manifest.ROLES)
     limit = min(MEMORY_LIMIT, runtime.memory_bytes() * MEMORY_SHARE)
-    filled = f"{needed / 1e9:.2g} GB of memory"
     if config.feed == "memory" or (config.feed == "auto" and needed <= limit):
         if needed:
-            tell(f"all pictures are decoded before the first step, into {filled}")
+            tell(f"all pictures are decoded before the first step, into {_size(needed)} of memory")
         return in_memory(dataset, config.size)
-    why = f", more than the {limit / 1e9:.2g} GB that they may" if needed > limit else ""
-    tell(f"pictures are read and decoded when their turn comes: all of them would fill {filled}{why}")
+    why = f", more than the {_size(limit)} that they may" if needed > limit else ""
+    tell(f"pictures are read and decoded when their turn comes; all of them would fill {_size(needed)}{why}")
     return _with(dataset, lambda images: OnDisk(images, config.size, usual_reading(config.workers)))
 
 
@@ -111,6 +110,10 @@ def _check_memory(images: Images, size: int, count: int) -> None:
 def _to_decode(images: Images, size: int) -> int:
     """How many bytes decoding makes; what is in memory already is not made again."""
     return 0 if isinstance(images, InMemory) and not size else len(images) * _bytes_each(images, size)
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"
 
 
 def _bytes_each(images: Images, size: int) -> int:

@@ -1,18 +1,20 @@
-"""The loop's batches from files: those that `loader.batch` gathers on the device, in the same order, bit for bit.
+"""Where the loop's batches come from: data that stay on the device, or files.
 
-A batch is read, decoded and put on the device while the device works on the one before it. It is a function of (key,
-step): to go on from a checkpoint is to begin with its step.
+Either way a batch is a function of (key, step), and the same one, bit for bit: what `loader.batch` gathers on the
+device is what `from_files` reads, decodes and puts there while the device works on the batch before it. So to go on
+from a checkpoint is to begin with its step, and it does not matter which way the run went until then.
 """
 
-from collections.abc import Generator
-from types import TracebackType
-from typing import NamedTuple, Self
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.data import files_loader, order, shuffle
+from metapl.data import files_loader, loader, order, shuffle
 from metapl.data.dataset import Dataset
 from metapl.data.files_loader import Take
 from metapl.data.on_disk import OnDisk
@@ -27,38 +29,37 @@ class StoredAnswers(NamedTuple):
     rows: NDArray[np.int32] | None = None  # as in `loader.Answers`
 
 
-class Feed:
-    """The batches of one seed's stage, from one step on; each is asked for once or several times, then the next."""
+class Feed(NamedTuple):
+    """What the loop gives to the device for the next steps."""
 
-    def __init__(self, batches: Generator[Batch], first: int) -> None:
-        self._batches, self._step = batches, first - 1
-
-    def at(self, step: int) -> Batch:
-        """The batch of this step, the last one's or the one after it."""
-        if step == self._step + 1:
-            self._batch, self._step = next(self._batches), step
-        if step != self._step:
-            raise ValueError(f"step {self._step} or the next one can be had, not {step}")
-        return self._batch
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._batches.close()
+    at: Callable[[int], loader.Resident | Batch]  # (step) -> all the data, or that step's batch
+    answers: loader.Answers | None  # those on the device; batches from files bring their own
+    longest: int  # how many steps can be done with what `at` gives
 
 
-def open_feed(
+def resident(data: loader.Resident, answers: loader.Answers | None) -> Feed:
+    """Data on the device, from which every batch can be gathered."""
+    return Feed(lambda step: data, answers, longest=sys.maxsize)
+
+
+@contextmanager
+def from_files(
     dataset: Dataset,
     key: Array,
     sizes: tuple[int, int],
     steps: int,
     first: int = 0,
     answers: StoredAnswers | None = None,
-) -> Feed:
-    """Begin to read the batches from step `first` on; `key` and `sizes` are what `loader.batch` would be given."""
+) -> Iterator[Feed]:
+    """Read the batches of the steps from `first` on; `key` and `sizes` are what `loader.batch` would be given."""
+    with closing(batches(dataset, key, sizes, steps, first, answers)) as read:
+        yield Feed(_InTurn(read, first).at, None, longest=1)
+
+
+def batches(
+    dataset: Dataset, key: Array, sizes: tuple[int, int], steps: int, first: int, answers: StoredAnswers | None
+) -> Generator[Batch]:
+    """Yield what `loader.batch` gives at each step, but for the answers, which are as they are stored."""
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
     assert isinstance(labeled, OnDisk)
     assert isinstance(unlabeled, OnDisk)
@@ -66,7 +67,6 @@ def open_feed(
     own_key, other_key = (np.asarray(jax.random.bits(part, (shuffle.ROUNDS,))) for part in jax.random.split(key))
     own = order.Shuffled(own_key, sizes[0], len(labeled))
     others = order.Shuffled(other_key, sizes[1], len(unlabeled if rows is None else rows), rows)
-
     put = jax.device_put
 
     def batch(step: int, pictures: NDArray[np.uint8]) -> Batch:
@@ -80,10 +80,23 @@ def open_feed(
         return found
 
     takes = [Take(labeled.images, own), Take(unlabeled.images, others)]
-    batches = files_loader.stream(takes, labeled.size, labeled.reading, batch, steps=steps, start_step=first)
-    return Feed(batches, first)
+    return files_loader.stream(takes, labeled.size, labeled.reading, batch, steps=steps, start_step=first)
 
 
 def labeled_only(dataset: Dataset) -> Dataset:
     """As `loader.labeled_only`: the labelled examples in the place of the unlabelled ones, too."""
     return dataset._replace(unlabeled=dataset.labeled, truth=dataset.labels)
+
+
+class _InTurn:
+    """Batches by their steps, which are asked for in turn, each as often as one likes."""
+
+    def __init__(self, batches: Iterator[Batch], first: int) -> None:
+        self._batches, self._step = batches, first - 1
+
+    def at(self, step: int) -> Batch:
+        if step == self._step + 1:
+            self._batch, self._step = next(self._batches), step
+        if step != self._step:
+            raise ValueError(f"step {self._step} or the next one can be had, not {step}")
+        return self._batch

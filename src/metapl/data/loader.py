@@ -61,6 +61,14 @@ def batch(
     return found
 
 
+def from_stored(found: Batch) -> Batch:
+    """A batch that was read from files, as `batch` gives it."""
+    if found.labeled_distributions is None or found.distributions is None:
+        return found
+    told = _exact(found.labeled_distributions), _exact(found.distributions)
+    return found._replace(labeled_distributions=told[0], distributions=told[1])
+
+
 def _exact(stored: Array) -> Array:
     """Distributions that sum to 1 again: in float16, those over many classes are some thousandths off."""
     values = stored.astype(jnp.float32)
