@@ -32,7 +32,7 @@ from metapl.weights import load, starting_from
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
 Tell = Callable[[str], None]  # a sentence for the user
 Answers = loader.Answers | None
-Data = loader.Resident | Batch  # a training set on the device, or one step's part of it that was read from files
+Data = loader.Resident | loader.Piece  # a training set on the device, or the part of it that the next steps need
 
 
 class Trained(NamedTuple):
@@ -280,8 +280,8 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
     augment = views.build(config.augmentation)
 
     def batch_at(data: Data, answers: Answers, order_key: Array, step: Array) -> Batch:
-        if isinstance(data, Batch):
-            return loader.from_stored(data)
+        if isinstance(data, loader.Piece):
+            return loader.batch_of(data, step)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
         return loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch, answers)
 

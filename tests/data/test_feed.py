@@ -60,7 +60,7 @@ def test_files_and_the_device_give_the_same_batches(
             found = read.at(step)
             assert found is read.at(step)
             expected = loader.batch(resident, KEY, jnp.uint32(step), *sizes, expected_answers)
-            jax.tree.map(np.testing.assert_array_equal, loader.from_stored(found), expected)
+            jax.tree.map(np.testing.assert_array_equal, loader.batch_of(found, jnp.uint32(step)), expected)
         with pytest.raises(ValueError, match="step 5 or the next one can be had, not 3"):
             read.at(3)
 
@@ -68,7 +68,7 @@ def test_files_and_the_device_give_the_same_batches(
 def test_labelled_pictures_in_the_place_of_the_unlabelled_ones(on_disk: Dataset, resident: loader.Resident) -> None:
     with feed.from_files(feed.labeled_only(on_disk), KEY, (3, 5), STEPS) as read:
         expected = loader.batch(loader.labeled_only(resident), KEY, jnp.uint32(0), 3, 5)
-        jax.tree.map(np.testing.assert_array_equal, read.at(0), expected)
+        jax.tree.map(np.testing.assert_array_equal, loader.batch_of(read.at(0), jnp.uint32(0)), expected)
 
 
 def test_data_on_the_device_serve_all_steps(resident: loader.Resident) -> None:

@@ -32,7 +32,7 @@ class StoredAnswers(NamedTuple):
 class Feed(NamedTuple):
     """What the loop gives to the device for the next steps."""
 
-    at: Callable[[int], loader.Resident | Batch]  # (step) -> all the data, or that step's batch
+    at: Callable[[int], loader.Resident | loader.Piece]  # (step) -> all the data, or that step's batch
     answers: loader.Answers | None  # those on the device; batches from files bring their own
     longest: int  # how many steps can be done with what `at` gives
 
@@ -58,8 +58,8 @@ def from_files(
 
 def batches(
     dataset: Dataset, key: Array, sizes: tuple[int, int], steps: int, first: int, answers: StoredAnswers | None
-) -> Generator[Batch]:
-    """Yield what `loader.batch` gives at each step, but for the answers, which are as they are stored."""
+) -> Generator[loader.Piece]:
+    """Yield what `loader.batch` gives, each step's batch in a piece of its own."""
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
     assert isinstance(labeled, OnDisk)
     assert isinstance(unlabeled, OnDisk)
@@ -67,9 +67,8 @@ def batches(
     own_key, other_key = (np.asarray(jax.random.bits(part, (shuffle.ROUNDS,))) for part in jax.random.split(key))
     own = order.Shuffled(own_key, sizes[0], len(labeled))
     others = order.Shuffled(other_key, sizes[1], len(unlabeled if rows is None else rows), rows)
-    put = jax.device_put
 
-    def batch(step: int, pictures: NDArray[np.uint8]) -> Batch:
+    def batch(step: int, pictures: NDArray[np.uint8]) -> loader.Piece:
         chosen, other = own(step), others(step)
         found = Batch(put(pictures[: sizes[0]]), put(dataset.labels[chosen]), put(pictures[sizes[0] :]))
         if dataset.truth is not None:
@@ -77,7 +76,10 @@ def batches(
         if answers is not None:
             told = put(answers.labeled[chosen]), put(answers.unlabeled[other])
             found = found._replace(labeled_distributions=told[0], distributions=told[1])
-        return found
+        return loader.Piece(found, step)
+
+    def put(rows: NDArray[np.generic]) -> Array:
+        return jax.device_put(rows[None])
 
     takes = [Take(labeled.images, own), Take(unlabeled.images, others)]
     return files_loader.stream(takes, labeled.size, labeled.reading, batch, steps=steps, start_step=first)
@@ -89,12 +91,12 @@ def labeled_only(dataset: Dataset) -> Dataset:
 
 
 class _InTurn:
-    """Batches by their steps, which are asked for in turn, each as often as one likes."""
+    """Pieces of one batch by their steps, which are asked for in turn, each as often as one likes."""
 
-    def __init__(self, batches: Iterator[Batch], first: int) -> None:
+    def __init__(self, batches: Iterator[loader.Piece], first: int) -> None:
         self._batches, self._step = batches, first - 1
 
-    def at(self, step: int) -> Batch:
+    def at(self, step: int) -> loader.Piece:
         if step == self._step + 1:
             self._batch, self._step = next(self._batches), step
         if step != self._step:

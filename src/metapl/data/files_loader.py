@@ -9,6 +9,7 @@ longer be the run that was not. `metapl data check` finds such files before a ru
 """
 
 import functools
+import gc
 import math
 import os
 import signal
@@ -90,7 +91,8 @@ def stream(
         pieces = pieces.mp_prefetch(options, _begin_worker)
     batches = pieces.batch(slices.in_a_step, batch_fn=functools.partial(_join, size))
     results = batches.map_with_index(lambda index, pictures: then(start_step + index, pictures))
-    return _until_closed(grain.experimental.ThreadPrefetchIterDataset(results, prefetch_buffer_size=1))
+    ahead = grain.experimental.ThreadPrefetchIterDataset(results, prefetch_buffer_size=1)
+    return _until_closed(ahead, clean_up=reading.workers > 0)
 
 
 def in_turn(examples: Examples, batch_size: int, first: int = 0) -> Iterator[NDArray[np.generic]]:
@@ -143,7 +145,7 @@ def _as_they_are(step: int, pictures: Pixels) -> Pixels:
     return pictures
 
 
-def _until_closed(results: "grain.IterDataset[T]") -> Generator[T]:
+def _until_closed(results: "grain.IterDataset[T]", clean_up: bool) -> Generator[T]:
     iterator = iter(results)
     try:
         yield from iterator
@@ -161,6 +163,9 @@ def _until_closed(results: "grain.IterDataset[T]") -> Generator[T]:
         ) from None
     finally:
         iterator.close()
+        if clean_up:
+            del iterator
+            gc.collect()  # grain's circles hold the last slices' shared memory, which would be left at the end
 
 
 def _parse_no_flags() -> None:

@@ -23,6 +23,13 @@ class Resident(NamedTuple):
     truth: Array | None = None
 
 
+class Piece(NamedTuple):
+    """The batches of some steps, read from files."""
+
+    batches: Batch  # [K, ...] each; answers are as they are stored
+    first: Array | int  # the first batch's step
+
+
 class Answers(NamedTuple):
     """What a fixed network says of a training set, on the device."""
 
@@ -61,8 +68,13 @@ def batch(
     return found
 
 
-def from_stored(found: Batch) -> Batch:
-    """A batch that was read from files, as `batch` gives it."""
+def batch_of(piece: Piece, step: Array) -> Batch:
+    """Take the batch of one step, as `batch` gathers it.
+
+    It is taken by the step even out of a piece of one: the compiler then makes the same program of what follows as for
+    data on the device, and not one that rounds otherwise.
+    """
+    found: Batch = jax.tree.map(lambda leaf: leaf[step - piece.first], piece.batches)
     if found.labeled_distributions is None or found.distributions is None:
         return found
     told = _exact(found.labeled_distributions), _exact(found.distributions)
