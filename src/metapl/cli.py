@@ -86,7 +86,8 @@ def train(args: Sequence[str]) -> None:
         seeds: Annotated[int, Ge(1)] = 1
         """How many runs: with seed, seed + 1, and so on."""
         seeds_at_once: AtOnce = "auto"
-        """How many of them train at once. auto: all where networks are small and have no convolutions, else one."""
+        """How many of them train at once. auto: all where networks are small, have no convolutions and are not fed from
+        files, else one."""
         data_dir: Path | None = None
         """Where data files are, if the source has any. Default: the per-user cache."""
         out: Path | None = None

@@ -263,7 +263,8 @@ def feeding(
     dataset = feeds.labeled_only(dataset) if stage.unlabeled == "labeled" else dataset
     _, order_key, _ = jax.random.split(keys[0], 3)
     sizes = stage.labeled_batch, stage.unlabeled_batch
-    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers) as feed:
+    alone = not stage.method.uses_unlabeled
+    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, labeled_alone=alone) as feed:
         yield feed
 
 

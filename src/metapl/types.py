@@ -124,6 +124,7 @@ class MethodConfig:
 
     name: ClassVar[str]
     needs_start: ClassVar[bool] = False  # does it learn from what the stage before has trained?
+    uses_unlabeled: ClassVar[bool] = True  # does it look at unlabelled examples? If not, none are read from files
 
 
 @dataclass(frozen=True)

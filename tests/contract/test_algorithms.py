@@ -74,10 +74,14 @@ def test_a_step_keeps_the_states_shape_and_gives_finite_numbers(kind, network, v
 
 
 def test_the_same_key_gives_the_same_bits(kind, network, views):
+    """Other unlabelled examples give others, if the method says that it looks at them."""
     algorithm, state = begin(kind, network, views)
     step = jax.jit(algorithm.step)
     one, two = (step(state, views, jax.random.key(1)) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, one, two)
+    other = step(state, views._replace(weak=views.weak + 1, strong=views.strong - 1), jax.random.key(1))
+    same = jax.tree.map(lambda a, b: bool(np.array_equal(a, b)), one, other)
+    assert all(jax.tree.leaves(same)) == (not kind.uses_unlabeled)
 
 
 def test_jit_and_vmap_change_nothing_but_rounding(kind, network, views):

@@ -71,6 +71,16 @@ def test_labelled_pictures_in_the_place_of_the_unlabelled_ones(on_disk: Dataset,
         jax.tree.map(np.testing.assert_array_equal, loader.batch_of(read.at(0), jnp.uint32(0)), expected)
 
 
+def test_unlabelled_pictures_that_no_one_looks_at_are_not_read(on_disk: Dataset, resident: loader.Resident) -> None:
+    missing = OnDisk(Files((Path("missing.png"),) * 13), 0, Reading())
+    with feed.from_files(on_disk._replace(unlabeled=missing), KEY, (3, 5), STEPS, 2, labeled_alone=True) as read:
+        found, expected = loader.batch_of(read.at(2), jnp.uint32(2)), loader.batch(resident, KEY, jnp.uint32(2), 3, 5)
+    np.testing.assert_array_equal(found.labeled, expected.labeled)
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert found.unlabeled.shape == expected.unlabeled.shape
+    assert not found.unlabeled.any()
+
+
 def test_data_on_the_device_serve_all_steps(resident: loader.Resident) -> None:
     fed = feed.resident(resident, None)
     assert fed.at(0) is fed.at(10**6) is resident

@@ -32,6 +32,7 @@ class Supervised(MethodConfig):
     """Train on the labelled examples alone."""
 
     name: ClassVar[str] = "supervised"
+    uses_unlabeled: ClassVar[bool] = False
 
     optimizer: optim.Optimizer = optim.Optimizer()
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0

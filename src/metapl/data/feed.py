@@ -50,14 +50,24 @@ def from_files(
     steps: int,
     first: int = 0,
     answers: StoredAnswers | None = None,
+    labeled_alone: bool = False,
 ) -> Iterator[Feed]:
-    """Read the batches of the steps from `first` on; `key` and `sizes` are what `loader.batch` would be given."""
-    with closing(batches(dataset, key, sizes, steps, first, answers)) as read:
+    """Read the batches of the steps from `first` on; `key` and `sizes` are what `loader.batch` would be given.
+
+    For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place.
+    """
+    with closing(batches(dataset, key, sizes, steps, first, answers, labeled_alone)) as read:
         yield Feed(_InTurn(read, first).at, None, longest=1)
 
 
 def batches(
-    dataset: Dataset, key: Array, sizes: tuple[int, int], steps: int, first: int, answers: StoredAnswers | None
+    dataset: Dataset,
+    key: Array,
+    sizes: tuple[int, int],
+    steps: int,
+    first: int,
+    answers: StoredAnswers | None,
+    labeled_alone: bool,
 ) -> Generator[loader.Piece]:
     """Yield what `loader.batch` gives, each step's batch in a piece of its own."""
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
@@ -67,10 +77,13 @@ def batches(
     own_key, other_key = (np.asarray(jax.random.bits(part, (shuffle.ROUNDS,))) for part in jax.random.split(key))
     own = order.Shuffled(own_key, sizes[0], len(labeled))
     others = order.Shuffled(other_key, sizes[1], len(unlabeled if rows is None else rows), rows)
+    black = np.zeros((sizes[1], *labeled.shape[1:]), np.uint8)
 
     def batch(step: int, pictures: NDArray[np.uint8]) -> loader.Piece:
         chosen, other = own(step), others(step)
-        found = Batch(put(pictures[: sizes[0]]), put(dataset.labels[chosen]), put(pictures[sizes[0] :]))
+        found = Batch(*map(put, (pictures[: sizes[0]], dataset.labels[chosen], pictures[sizes[0] :])))
+        if labeled_alone:
+            return loader.Piece(found._replace(unlabeled=put(black)), step)
         if dataset.truth is not None:
             found = found._replace(truth=put(dataset.truth[other]))
         if answers is not None:
@@ -81,7 +94,7 @@ def batches(
     def put(rows: NDArray[np.generic]) -> Array:
         return jax.device_put(rows[None])
 
-    takes = [Take(labeled.images, own), Take(unlabeled.images, others)]
+    takes = [Take(labeled.images, own), Take(unlabeled.images, others)][: 1 if labeled_alone else 2]
     return files_loader.stream(takes, labeled.size, labeled.reading, batch, steps=steps, start_step=first)
 
 
