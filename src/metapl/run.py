@@ -83,7 +83,8 @@ def resume(out: Path, folders: Folders | None, console: Console) -> None:
         else:
             found, note = found_in(path)
             resumed = Resumed(note["stage"], note["step"], partial(checkpoint.read_tree, path))
-            say(f"going on from {path.name}: step {note['step']:,} of stage {note['stage'] + 1}")
+            stage = f"stage {note['stage'] + 1} of {len(begun.config.stages)}"
+            say(f"going on from {path.name}: step {note['step']:,} of {stage}")
         log(out, "resumed", pid=os.getpid(), checkpoint=path and path.name)
         work(out, begun, datasets, prepare(begun.config, datasets), found, resumed, console)
 

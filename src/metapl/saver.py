@@ -68,7 +68,7 @@ class Saver:
         if self._stop.asked or self._due(snapshot):
             self.save(snapshot)
         if self._stop.asked:
-            self.stop(f"step {snapshot.step:,} of stage {snapshot.stage + 1}")
+            self.stop(f"step {snapshot.step:,} of stage {snapshot.stage + 1} of {len(self._config.stages)}")
 
     def counting(self, counting: distributions.Counting) -> distributions.Counting:
         """Look for a wish to stop while a network answers for a training set, too: that goes on from its last batch."""
