@@ -65,7 +65,7 @@ class Saver:
 
     def between(self, snapshot: Snapshot) -> None:
         """Save the run if it is time, and stop it if someone has asked for that."""
-        if self._stop.asked or self._due(snapshot):
+        if self.due(snapshot):
             self.save(snapshot)
         if self._stop.asked:
             self.stop(f"step {snapshot.step:,} of stage {snapshot.stage + 1} of {len(self._config.stages)}")
@@ -110,11 +110,12 @@ class Saver:
         """Wait until all is on the disk."""
         self._writer.wait()
 
-    def _due(self, snapshot: Snapshot) -> bool:
+    def due(self, snapshot: Snapshot) -> bool:
+        """Is it time?"""
         settings, step = self._config.checkpoint, snapshot.step
         late = settings.every_minutes > 0 and time.monotonic() - self._saved >= 60 * settings.every_minutes
         by_steps = any(every and step % every == 0 for every in (settings.every_steps, settings.keep_every_steps))
-        return late or by_steps or step == self._config.stages[snapshot.stage].steps
+        return self._stop.asked is not None or late or by_steps or step == self._config.stages[snapshot.stage].steps
 
     def _note(self, snapshot: Snapshot, done: int, mark: Mark) -> Note:
         every = self._config.checkpoint.keep_every_steps
