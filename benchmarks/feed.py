@@ -88,6 +88,7 @@ def main() -> None:
     args = flags.parse_args()
     runtime.start()
     config = configs.load(args.preset)
+    assert isinstance(config.data, PictureConfig)
     with tempfile.TemporaryDirectory() as folder:
         write_pictures(config.data, args.data_dir, args.pictures, Path(folder))
         memory, files = (

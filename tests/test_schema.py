@@ -57,6 +57,10 @@ def parse(text: str) -> Config:
         ("seed = 4294967296", "seed takes a number below 4294967296"),
         ('[[stages]]\nmethod.name = "pseudo_labels"', "stages.0.method: pseudo_labels needs a stage before it"),
         (
+            '[[stages]]\nunlabeled = "labeled"\nmethod.name = "noisy_student"',
+            "stages.0: unlabeled: noisy_student learns",
+        ),
+        (
             '[[stages]]\nsteps = 5\nmethod.optimizer = {schedule = "cosine", warmup_steps = 5}',
             "stages.0: warmup_steps (5) must be fewer than the stage's 5 steps",
         ),

@@ -47,6 +47,11 @@ class Stage:
 
     def check(self) -> None:
         """Optimizers know their warm-up, the stage knows its steps: only together can they be wrong."""
+        if self.unlabeled == "labeled" and isinstance(self.method, DistributionsConfig):
+            raise ValueError(
+                f"unlabeled: {self.method.name} learns from answers to the unlabelled examples; labelled ones cannot "
+                "take their place"
+            )
         for field in dataclasses.fields(self.method):
             setting = getattr(self.method, field.name)
             if isinstance(setting, Optimizer):

@@ -61,8 +61,9 @@ def to_dataset(dataset: PictureDataset, config: PictureConfig, tell: Callable[[s
         if needed:
             tell(f"all pictures are decoded before the first step, into {_size(needed)} of memory")
         return in_memory(dataset, config.size)
+    size = f"; all of them would fill {_size(needed)}" if needed else ""
     why = f", more than the {_size(limit)} that they may" if needed > limit else ""
-    tell(f"pictures are read and decoded when their turn comes; all of them would fill {_size(needed)}{why}")
+    tell(f"pictures are read and decoded when their turn comes{size}{why}")
     return _with(dataset, lambda images: OnDisk(images, config.size, usual_reading(config.workers)))
 
 

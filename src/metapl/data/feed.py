@@ -81,7 +81,7 @@ def batches(
 
     def batch(step: int, pictures: NDArray[np.uint8]) -> loader.Piece:
         chosen, other = own(step), others(step)
-        found = Batch(*map(put, (pictures[: sizes[0]], dataset.labels[chosen], pictures[sizes[0] :])))
+        found = Batch(put(pictures[: sizes[0]]), put(dataset.labels[chosen]), put(pictures[sizes[0] :]))
         if labeled_alone:
             return loader.Piece(found._replace(unlabeled=put(black)), step)
         if dataset.truth is not None:
