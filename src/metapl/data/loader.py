@@ -71,8 +71,8 @@ def batch(
 def batch_of(piece: Piece, step: Array) -> Batch:
     """Take the batch of one step, as `batch` gathers it.
 
-    It is taken by the step even out of a piece of one: the compiler then makes the same program of what follows as for
-    data on the device, and not one that rounds otherwise.
+    It is taken by the step even out of a piece of one: the compiler then makes of what follows much the same program as
+    for data on the device, and none that computes what follows before the loop, rounding otherwise.
     """
     found: Batch = jax.tree.map(lambda leaf: leaf[step - piece.first], piece.batches)
     if found.labeled_distributions is None or found.distributions is None:
