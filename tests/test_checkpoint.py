@@ -42,10 +42,11 @@ class Told:
         return self.writer.wait()
 
 
-def test_what_is_read_is_what_was_written(tmp_path):
-    told, some = Told(tmp_path / "c"), contents()
+@pytest.mark.parametrize("name", ["c", "[red] ü", "a\\b"])  # orbax takes the last two for patterns
+def test_what_is_read_is_what_was_written(tmp_path, name):
+    told, some = Told(tmp_path / name), contents()
     assert told.write(1, some)
-    path = tmp_path / "c" / name_of(1)
+    path = tmp_path / name / name_of(1)
     assert (damage(path), told.written) == ("", [path.name])
     assert read_note(path)["step"] == 1
     assert read_arrays(path)["seeds"].tolist() == [3]

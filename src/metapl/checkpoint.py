@@ -9,8 +9,10 @@ checksum tells. Nothing in it is executed when it is read.
 import json
 import logging
 import shutil
+import tempfile
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +47,7 @@ class Writer:
         self._folder, self._written, self._failed = folder, written, failed
         self._thread: threading.Thread | None = None
         self._orbax: Any = None
+        self._link = ExitStack()  # open as long as orbax writes
         self._good = True
 
     def write(self, name: str, contents: Contents, keep: Collection[str]) -> None:
@@ -59,7 +62,8 @@ class Writer:
             shutil.rmtree(growing, ignore_errors=True)
             growing.mkdir(parents=True)
             # Returns when all arrays are copied to the host: the loop gives them away at its next piece.
-            self._orbax.save((growing / STATE).absolute(), args=ocp.args.PyTreeSave(contents.tree))
+            place = self._link.enter_context(_plain(growing))
+            self._orbax.save(place / STATE, args=ocp.args.PyTreeSave(contents.tree))
         except Exception as error:
             self._give_up(name, error)
             return
@@ -78,6 +82,7 @@ class Writer:
         growing = self._folder / f"{GROWING}{name}"
         try:
             self._orbax.wait_until_finished()
+            self._link.close()
             (growing / NOTE).write_text(json.dumps(note), "utf-8")
             np.savez(growing / ARRAYS, allow_pickle=False, **arrays)
             put(growing / MANIFEST, json.dumps(_measure(growing), indent=1).encode())
@@ -92,6 +97,7 @@ class Writer:
     def _give_up(self, name: str, error: Exception) -> None:
         """The training goes on without it: what was written of it only takes room."""
         self._good, self._orbax = False, None
+        self._link.close()
         shutil.rmtree(self._folder / f"{GROWING}{name}", ignore_errors=True)
         self._failed(name, error)
 
@@ -107,6 +113,21 @@ def _orbax() -> Any:
 
 def _not_from_orbax(record: logging.LogRecord) -> bool:
     return "orbax" not in Path(record.pathname).parts
+
+
+@contextmanager
+def _plain(folder: Path) -> Iterator[Path]:
+    """A path of the folder that orbax may be given: it finds its files by patterns, where [ and \\ are no letters.
+
+    Under such a name it would write a checkpoint without its table of contents, and say nothing.
+    """
+    if not {"[", "\\"} & set(str(folder.absolute())):
+        yield folder.absolute()
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        link = Path(scratch) / "checkpoint"
+        link.symlink_to(folder.absolute(), target_is_directory=True)
+        yield link
 
 
 def names(folder: Path) -> list[str]:
@@ -178,8 +199,8 @@ def read_tree(path: Path, like: PyTree) -> PyTree:
     # As NumPy arrays: where they were when they were saved (which device, how many) does not matter then.
     kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
     try:
-        with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as orbax:
-            found = orbax.restore((path / STATE).absolute(), args=ocp.args.PyTreeRestore(like, restore_args=kinds))
+        with _plain(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as orbax:
+            found = orbax.restore(place / STATE, args=ocp.args.PyTreeRestore(like, restore_args=kinds))
         fits = jax.tree.map(lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), found, like)
     except (ValueError, KeyError, TypeError):  # another structure; the files themselves were checked before
         fits = False
