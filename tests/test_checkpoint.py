@@ -1,7 +1,10 @@
 """Checkpoints are whole or not there, and only what is replaced is removed."""
 
+import logging
 import resource
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -80,6 +83,21 @@ def test_a_disk_that_refuses_leaves_the_older_ones_and_no_half_one(tmp_path, cap
     assert "Traceback" not in capfd.readouterr().err
     assert told.write(3, contents(1_000_000))
     assert names(tmp_path) == [name_of(3)]
+
+
+def test_arrays_that_fail_after_the_first_are_no_news(tmp_path, capfd):
+    """On a full disk orbax stops at the first array that fails; the others answer later, when nobody listens."""
+    Told(tmp_path).write(1, contents())
+    late = RuntimeError("Event loop is closed")
+    sys.unraisablehook(SimpleNamespace(exc_type=RuntimeError, exc_value=late, exc_traceback=None, err_msg=None))
+    logging.getLogger("asyncio").error("Task exception was never retrieved\nfuture: …")
+    assert capfd.readouterr().err == ""
+
+
+def test_what_late_arrays_leave_behind_goes_with_the_next_checkpoint(tmp_path):
+    (tmp_path / f"tmp-{name_of(1)}" / "state").mkdir(parents=True)
+    Told(tmp_path).write(2, contents())
+    assert [path.name for path in tmp_path.iterdir()] == [name_of(2)]
 
 
 def test_all_but_what_is_kept_goes_and_nothing_that_is_not_ours(tmp_path):

@@ -9,10 +9,12 @@ checksum tells. Nothing in it is executed when it is read.
 import json
 import logging
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,7 +61,8 @@ class Writer:
         self._orbax = self._orbax or ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
         growing = self._folder / f"{GROWING}{name}"
         try:
-            shutil.rmtree(growing, ignore_errors=True)
+            for path in self._folder.glob(f"{GROWING}*"):  # of one that failed, arrays may come late
+                shutil.rmtree(path, ignore_errors=True)
             growing.mkdir(parents=True)
             # Returns when all arrays are copied to the host: the loop gives them away at its next piece.
             place = self._link.enter_context(_plain(growing))
@@ -108,11 +111,30 @@ def _orbax() -> Any:
 
     # What goes wrong is an exception, which we tell in a sentence; orbax logs pages of tracebacks of its threads, too.
     logging.getLogger("absl").addFilter(_not_from_orbax)
+    logging.getLogger("asyncio").addFilter(_not_one_of_many)
+    _let_late_answers_go()
     return ocp
 
 
 def _not_from_orbax(record: logging.LogRecord) -> bool:
     return "orbax" not in Path(record.pathname).parts
+
+
+def _not_one_of_many(record: logging.LogRecord) -> bool:
+    """Where one array cannot be written, the others cannot either, and nobody asks about them."""
+    return "exception was never retrieved" not in record.getMessage()
+
+
+@cache
+def _let_late_answers_go() -> None:
+    """Arrays whose writing ends after orbax has given up find its event loop closed: that is no news."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
+
+    sys.unraisablehook = hook
 
 
 @contextmanager
