@@ -174,3 +174,11 @@ def test_names_that_look_like_markup_are_shown_as_they_are(capsys, tmp_path, mon
     )
     assert code == 0
     assert "w[red]z[/b]" in out
+
+
+def test_a_name_is_one_word_in_a_sentence_however_long_it_is(capsys, tmp_path):
+    """Someone may copy it: it is neither taken for markup nor cut at the width of a window."""
+    long = tmp_path / ("x" * 100 + "[red]")
+    long.mkdir()
+    assert str(long) in run(capsys, "runs", str(long))[1]
+    assert str(long) in run(capsys, "eval", str(long))[2]

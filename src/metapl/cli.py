@@ -307,7 +307,8 @@ def runs(args: Sequence[str]) -> None:
         console.print(verb.table(found))
     else:
         places = " or ".join(map(str, flags.folders))
-        console.print(f"there are no runs in {places}; metapl train makes one", highlight=False, soft_wrap=True)
+        sentence = f"there are no runs in {places}; metapl train makes one"
+        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
 def doctor(args: Sequence[str]) -> None:
@@ -389,5 +390,5 @@ def _first_line(function: Callable[..., None]) -> str:
 
 
 def _fail(sentence: str, code: int = 2) -> int:
-    Console(stderr=True).print(sentence, style="red", highlight=False, markup=False)
+    Console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)
     return code
