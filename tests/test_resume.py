@@ -334,6 +334,12 @@ def test_a_run_without_its_papers_is_refused(place, copy, file):
         place.resume(copy.name)
 
 
+def test_a_split_that_is_no_table_is_refused(place, copy):
+    (copy / "split.json").write_text("[1]")
+    with pytest.raises(ConfigError, match=r"split\.json is missing or damaged"):
+        place.resume(copy.name)
+
+
 def test_other_metrics_than_before_are_refused(place, copy):
     flip(copy / "metrics.jsonl")
     with pytest.raises(ConfigError, match="lines are missing or were changed"):

@@ -10,6 +10,7 @@ import pytest
 from metapl import config as configs
 from metapl import rundir
 from metapl.rundir import Begun
+from metapl.schema import ConfigError
 
 
 @pytest.fixture
@@ -24,6 +25,14 @@ def test_what_is_written_is_read(tmp_path, begun):
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert {"metapl", "commit", "command", "platform", "versions", "xla_flags", "seeds_at_once"} <= environment.keys()
     assert json.loads((tmp_path / "split.json").read_text()) == {"checksum": "x"}
+
+
+@pytest.mark.parametrize("change", [{"seeds": [3, 5]}, {"seeds_at_once": 0}, {"folder": 1}, {"versions": None}])
+def test_what_a_run_is_cannot_be_changed_unnoticed(tmp_path, begun, change):
+    file = tmp_path / "environment.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(ConfigError, match=r"environment\.json is missing or damaged"):
+        rundir.read(tmp_path)
 
 
 def test_another_machine_is_told_of(tmp_path, begun, monkeypatch):

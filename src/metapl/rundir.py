@@ -26,6 +26,8 @@ from metapl.disk import put, telling
 from metapl.schema import ConfigError
 
 CONFIG, SPLIT, ENVIRONMENT, RESULT = "config.toml", "split.json", "environment.json", "result.json"
+# With any of these changed it would be another run.
+FIXED = ("config_sha256", "init_from_sha256", "seeds", "seeds_at_once", "data_folders", "folder")
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def write(out: Path, begun: Begun, manifest: Mapping[str, Any] | None) -> None:
         **runtime.describe(),
     }
     with telling(out):
-        put(out / ENVIRONMENT, _json(environment))
+        put(out / ENVIRONMENT, _json(environment | {"checksum": _checksum(environment)}))
         if manifest is not None:
             put(out / SPLIT, _json(manifest))
         put(out / CONFIG, text.encode())
@@ -104,8 +106,8 @@ def check_data(run: Path, dataset: Dataset) -> None:
     if dataset.manifest is None:  # drawn from the seed
         return
     try:
-        stored = json.loads((run / SPLIT).read_text("utf-8"))
-    except (OSError, ValueError):
+        stored = dict(json.loads((run / SPLIT).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
         raise ConfigError(
             f"{run / SPLIT} is missing or damaged: whether the data are the same cannot be told"
         ) from None
@@ -134,8 +136,9 @@ def _environment(run: Path) -> dict[str, Any]:
         raise ConfigError(f"{run} is not the folder of a run: it has no {CONFIG}")
     try:
         found = json.loads((run / ENVIRONMENT).read_text("utf-8"))
-        needed = ("config_sha256", "init_from_sha256", "seeds", "seeds_at_once", "data_folders", "folder", "versions")
-        return {name: found[name] for name in needed} | found
+        if found["checksum"] != _checksum(found):
+            raise ValueError
+        return dict(found) | {"versions": dict(found["versions"])}
     except (OSError, ValueError, TypeError, KeyError):
         raise ConfigError(f"{run / ENVIRONMENT} is missing or damaged; without it the run cannot go on") from None
 
@@ -153,6 +156,10 @@ def _differences(then: Mapping[str, Any]) -> list[str]:
     if not changed:
         return []
     return [f"the run goes on, but its last bits may differ from those of a run in one go: {'; '.join(changed)}"]
+
+
+def _checksum(environment: Mapping[str, Any]) -> str:
+    return _sha256(json.dumps([environment[name] for name in FIXED]).encode())
 
 
 def _json(value: Any) -> bytes:
