@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from PIL import Image
 from rich.console import Console
 from safetensors.numpy import load_file, save_file
 
@@ -79,6 +80,24 @@ def test_the_data_are_looked_for_where_the_run_found_them(finished, copy):
     assert "to the last bit" in evaluate_run(copy, "test", [Path("nowhere")]).remarks[0]
     (copy / "environment.json").write_text(json.dumps({"data_folders": [], "folder": str(finished[0])}))
     assert "to the last bit" in evaluate_run(copy, "test", []).remarks[0]
+
+
+def test_pictures_in_files_are_found_from_anywhere(tmp_path, monkeypatch):
+    """They are read long after the settings were: each when its turn comes."""
+    draw = np.random.RandomState(0)
+    for part, count in (("labeled/a", 2), ("labeled/b", 2), ("test/a", 3)):
+        (tmp_path / "pictures" / part).mkdir(parents=True)
+        for number in range(count):
+            Image.fromarray(draw.randint(0, 256, (4, 4, 3)).astype(np.uint8)).save(
+                tmp_path / "pictures" / part / f"{number}.png"
+            )
+    source = 'name = "folder"\npath = "pictures"\nfeed = "files"'
+    settings = SETTINGS.replace('name = "npz"\nfile = "pictures.npz"', source).replace("unlabeled_batch = 1\n", "")
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path)
+    runs.run(configs.parse(settings, "test"), 1, "auto", [], Path("run"), Console(file=io.StringIO()))
+    monkeypatch.chdir("pictures")
+    assert "to the last bit" in evaluate_run(Path("../run"), "test", []).remarks[0]
 
 
 def test_other_weights_are_noticed(finished, copy):

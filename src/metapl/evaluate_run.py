@@ -37,12 +37,25 @@ class Again(NamedTuple):
 
 
 def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
-    """Load a run's settings, weights and data, and score the weights on one part; no file's content is executed."""
+    """Load a run's settings, weights and data, and score the weights on one part; no file's content is executed.
+
+    Looks for data where the user says, then where the run found them; paths in its settings are relative to where it
+    began, also those of pictures that are read when their turn comes.
+    """
     if not run.is_dir():
         raise ConfigError(f"{run} is not the folder of a run")
-    config = _settings(run)
-    files = weight_files(run, config)
-    datasets = _load_data(run, config, list(files), folders)
+    config, there = _settings(run), run.absolute()
+    files = weight_files(there, config)
+    began = _read_json(run / "environment.json") or {}
+    recorded = [Path(folder) for folder in began.get("data_folders", [])]
+    places, here = [*(folder.absolute() for folder in folders), *recorded], Path(began.get("folder", ""))
+    with chdir(here) if here.is_dir() else nullcontext():
+        summary, remarks = _evaluate(there, part, config, files, places)
+    return Again({"run": str(run), "part": part} | summary, remarks)
+
+
+def _evaluate(run: Path, part: Part, config: Config, files: Mapping[int, Path], places: Folders) -> Again:
+    datasets = data.load(config.data, list(files), places)
     remarks = _check_data(run, datasets[0])
     _check_part(datasets[0], part)
     before = _read_json(run / "result.json")
@@ -54,18 +67,8 @@ def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
         found = evaluate.examine(trained, config.augmentation, some)
         for seed, one in zip(own, found, strict=True):
             history.append(Evaluation(seed, 0, 0, _scores(one, part), None))
-    summary = {"run": str(run), "part": part} | results.summarize(history)
+    summary = results.summarize(history)
     return Again(summary, remarks + _compare(summary["final"], before, part))
-
-
-def _load_data(run: Path, config: Config, seeds: list[int], folders: Folders) -> list[Dataset]:
-    """Look where the user says, then where the run found them; paths in its settings are relative to where it began."""
-    began = _read_json(run / "environment.json") or {}
-    recorded = [Path(folder) for folder in began.get("data_folders", [])]
-    places = [*(folder.absolute() for folder in folders), *recorded]
-    here = Path(began.get("folder", ""))
-    with chdir(here) if here.is_dir() else nullcontext():
-        return data.load(config.data, seeds, places)
 
 
 def weight_files(run: Path, config: Config) -> dict[int, Path]:
