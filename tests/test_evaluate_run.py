@@ -134,7 +134,7 @@ def test_what_is_missing_is_named(finished, copy):
         (lambda run: (run / "result.json").write_text("{"), "result.json cannot be read"),
         (lambda run: (run / "split.json").write_text("[]"), "does not hold what a run writes"),
         (lambda run: (run / "weights-3.safetensors").write_bytes(b"\x80\x04no"), "^(?!init_from).*cannot be read as a"),
-        (lambda run: [path.unlink() for path in run.glob("weights*")], "did not come to its end"),
+        (lambda run: [path.unlink() for path in run.glob("weights*")], "takes it to its end"),
     ],
 )
 def test_a_broken_run_ends_with_a_sentence(finished, copy, spoil, words):
