@@ -91,6 +91,18 @@ def test_a_run_without_a_checkpoint_can_begin_again(tmp_path):
     assert "from its beginning" in found.note
 
 
+def test_a_run_that_has_lost_its_checkpoints_cannot_go_on(tmp_path):
+    """As metapl resume has it: where there was one, nothing begins anew."""
+    gone = make(tmp_path / "a", environment__json="{}", progress__json="{}")
+    damaged = make(tmp_path / "b", environment__json="{}")
+    (damaged / "checkpoints" / "damaged-step-0000000100").mkdir(parents=True)
+    for run in (gone, damaged):
+        assert runs.look(run)[1] == "failed"
+        assert runs.look(run).note == "no good checkpoint is left"
+    (gone / "checkpoints" / "step-0000000100").mkdir(parents=True)
+    assert runs.look(gone).state == "stopped, resumable"
+
+
 def test_seeds_that_train_one_after_another_add_up(tmp_path):
     environment = json.dumps({"seeds": [5, 6, 7], "seeds_at_once": 2})
     last = json.dumps({"seeds": [7], "stage": 1, "step": 40})

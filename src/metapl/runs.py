@@ -116,8 +116,11 @@ def _state(path: Path, broken: bool, finished: bool, pid: int | None) -> tuple[S
         return "broken", ""
     if finished:
         return "finished", ""
-    if any(name.startswith("step-") for name in _names(path / "checkpoints")):
+    names = _names(path / "checkpoints")
+    if any(name.startswith("step-") for name in names):
         return "stopped, resumable", f"metapl resume {path}"
+    if (path / "progress.json").exists() or any(name.startswith("damaged-step-") for name in names):
+        return "failed", "no good checkpoint is left"
     if (path / "environment.json").exists():
         return "stopped, resumable", f"metapl resume {path}, from its beginning: it has no checkpoint"
     return "failed", "it ended without a result or a checkpoint"
