@@ -140,3 +140,18 @@ def test_the_guards_go_on_from_the_lines_before_and_know_the_last_good_checkpoin
     with pytest.raises(StoppedError, match=r"from step 31 on .* last good checkpoint is step-0000000129"):
         listen(0, 40, broken)
     assert len((tmp_path / "warnings.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("preset", "name"),
+    [
+        ("digits_mpl_small", "mpl"),
+        ("digits_noisy_student_small", "noisy_student"),
+        ("digits_mixup_small", "supervised"),
+    ],
+)
+def test_a_run_is_called_by_its_method_not_by_its_finetuning(preset, name):
+    config = configs.load(preset)
+    assert run.title(config, [0], 1) == name
+    summary = {"final": {"accuracy": {"mean": 0.5, "std": 0.0, "seeds": {}}}}
+    assert run.overview(config, summary, 1, 0.0)["method"] == name

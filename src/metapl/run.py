@@ -196,10 +196,16 @@ def _answers_are_there(out: Path, begun: Begun, from_files: bool, say: Say, note
 
 def title(config: Config, group: Sequence[int], seeds: int) -> str:
     """What a bar is called: the method, and the seeds where there are bars for several."""
-    name = config.stages[-1].method.name
+    name = method_name(config)
     if len(group) == seeds:
         return name
     return f"{name}, seed {group[0]}" if len(group) == 1 else f"{name}, seeds {group[0]}–{group[-1]}"
+
+
+def method_name(config: Config) -> str:
+    """The last stage's that learns from unlabelled examples: what comes after it only finetunes."""
+    names = [stage.method.name for stage in config.stages if stage.method.uses_unlabeled]
+    return (names or [config.stages[-1].method.name])[-1]
 
 
 def examiner(
@@ -230,7 +236,7 @@ def overview(config: Config, summary: Mapping[str, Any], together: int, seconds:
     """What a reader of result.json looks for first; the accuracy is that of the final weights."""
     accuracy = summary["final"]["accuracy"]
     return {
-        "method": config.stages[-1].method.name,
+        "method": method_name(config),
         "accuracy": accuracy["mean"],
         "std": accuracy["std"],
         "accuracies": accuracy["seeds"],
