@@ -103,6 +103,15 @@ def test_a_run_that_has_lost_its_checkpoints_cannot_go_on(tmp_path):
     assert runs.look(gone).state == "stopped, resumable"
 
 
+def test_a_run_that_a_guard_has_stopped_would_come_to_the_same_place(tmp_path):
+    lines = [json.dumps({"guard": "mask", "level": "warn"}), json.dumps({"guard": "nonfinite", "level": "stop"})]
+    stopped = runs.look(make(tmp_path / "a", environment__json="{}", warnings__jsonl="\n".join(lines) + "\n"))
+    assert stopped.state == "failed"
+    assert "the guard nonfinite" in stopped.note
+    warned = runs.look(make(tmp_path / "b", environment__json="{}", warnings__jsonl=lines[0]))
+    assert warned.state == "stopped, resumable"
+
+
 def test_seeds_that_train_one_after_another_add_up(tmp_path):
     environment = json.dumps({"seeds": [5, 6, 7], "seeds_at_once": 2})
     last = json.dumps({"seeds": [7], "stage": 1, "step": 40})

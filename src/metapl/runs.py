@@ -116,6 +116,9 @@ def _state(path: Path, broken: bool, finished: bool, pid: int | None) -> tuple[S
         return "broken", ""
     if finished:
         return "finished", ""
+    warning = last_line(path / "warnings.jsonl")
+    if warning.get("level") == "stop":  # it would come to the same place again
+        return "failed", f"stopped by the guard {warning.get('guard')}: {path.name}/warnings.jsonl tells why"
     names = _names(path / "checkpoints")
     if any(name.startswith("step-") for name in names):
         return "stopped, resumable", f"metapl resume {path}"
