@@ -242,14 +242,8 @@ def test_a_run_starts_from_the_weights_of_another(capsys, tmp_path, monkeypatch)
     first = ["train", "two_moons_supervised", "--stages.0.steps", "30"]
     cli.main([*first, "--out", "one"])
     cli.main([*first, "--out", "two", "--init-from", "one/weights.safetensors", "--seeds", "2", "--seed", "7"])
-    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == [
-        "config.toml",
-        "confusion.npz",
-        "evaluations.csv",
-        "result.json",
-        "weights-7.safetensors",
-        "weights-8.safetensors",
-    ]
+    found = sorted(path.name for path in (tmp_path / "two").glob("weights*"))
+    assert found == ["weights-7.safetensors", "weights-8.safetensors"]
     assert configs.load("two/config.toml").init_from == "one/weights.safetensors"
     start, one, two = (load_file(f"{name}.safetensors") for name in ("one/weights", "two/weights-7", "two/weights-8"))
     assert start.keys() == one.keys() == two.keys()
