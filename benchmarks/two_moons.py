@@ -40,7 +40,7 @@ def ours(method: str, datasets: int, steps: int) -> Callable[[], float]:
     network = models.build(config.model, classes=2)
     keys = jnp.stack([jax.random.key(seed) for seed in range(datasets)])
     start = jax.vmap(network.init)(keys, resident.labeled)
-    init, zeros, advance, _ = train.stage_functions(config, stage, network, own_data=datasets > 1)
+    init, zeros, advance, *_ = train.stage_functions(config, stage, network, own_data=datasets > 1)
     state = init(keys, start, None, resident, None)
     totals = zeros(state, keys, None, resident)
     state = jax.block_until_ready(advance(state, totals, keys, None, resident, 0, 1)[0])

@@ -148,7 +148,7 @@ def test_nothing_is_compiled_again_for_another_evaluation_or_another_seed():
         evaluate.examine(trained._replace(network=counted), config.augmentation, datasets[:1])
         return {}
 
-    init, _, advance, _ = program.stages[0]
+    init, _, advance, *_ = program.stages[0]
     sizes = []
     for seed in (4, 5):
         train(config, [seed], datasets[:1], examine=examine, program=program)

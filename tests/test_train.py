@@ -4,15 +4,17 @@ import dataclasses
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from metapl import config as configs
-from metapl import data, evaluate
+from metapl import data, evaluate, models
 from metapl.algorithms.supervised import Supervised
 from metapl.config import Config
+from metapl.data import loader
 from metapl.optim import Optimizer
-from metapl.train import Trained, prepare
+from metapl.train import Trained, prepare, stage_functions
 from metapl.train import train as train_on
 
 
@@ -67,6 +69,38 @@ def test_pieces_change_no_bit_of_the_weights_or_of_a_report(monkeypatch, seeds, 
     assert_same(found[0], found[2])
     assert_same(found[1], found[2])
     assert program.stages[0].advance._cache_size() == 1
+
+
+def test_no_convolution_of_a_step_is_in_a_loop():
+    """XLA for CPUs computes their gradients many times slower there."""
+    config = configs.load("cifar10_4k_uda_small")
+    functions = stage_functions(config, config.stages[0], models.build(config.model, 10), own_data=False)
+    some = jax.ShapeDtypeStruct
+    pictures, labels = some((40, 32, 32, 3), jnp.uint8), some((40,), jnp.int32)
+    resident = loader.Resident(pictures, labels, pictures, labels)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
+    state = jax.eval_shape(functions.init, keys, None, None, resident, None)
+    totals = jax.eval_shape(functions.zeros, state, keys, None, resident)
+    step = jax.make_jaxpr(functions.advance)(state, totals, keys, None, resident, 3, 4)
+    inside, anywhere = convolutions(step.jaxpr)
+    assert anywhere > 0
+    assert inside == 0
+    assert functions.longest == 1
+
+
+def convolutions(jaxpr, in_loop=False):
+    """How many there are, in loops and in all."""
+    inside = anywhere = 0
+    for equation in jaxpr.eqns:
+        name = equation.primitive.name
+        if name == "conv_general_dilated":
+            inside, anywhere = inside + in_loop, anywhere + 1
+        for part in jax.tree.leaves(list(equation.params.values())):
+            if not hasattr(part, "eqns"):
+                continue
+            found = convolutions(part, in_loop or name in ("while", "scan"))
+            inside, anywhere = inside + found[0], anywhere + found[1]
+    return inside, anywhere
 
 
 def test_a_report_is_the_mean_of_its_steps():

@@ -6,6 +6,7 @@ along the leading axis. Seeds that train one after another share a `Program`, so
 """
 
 import bisect
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -79,6 +80,7 @@ class StageProgram(NamedTuple):
     zeros: Any  # (state, keys, answers, data) -> totals of no steps
     advance: Any  # (state, totals, keys, answers, data, first, last) -> (state, totals); the state is given away
     predictor: Callable[[PyTree], Weights]  # which of a state's weights are evaluated and handed on
+    longest: int  # how many steps `advance` can do at a time
 
 
 class Program(NamedTuple):
@@ -143,7 +145,7 @@ def train(
             stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
             pace = Pace()
             while step < stage.steps:
-                last = min(step + min(pace.steps, feed.longest), following(stops, step))
+                last = min(step + min(pace.steps, feed.longest, functions.longest), following(stops, step))
                 state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
                 pace.follow(last - step, totals)
                 step = last
@@ -310,6 +312,8 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
             state, metrics = one_step(carry[0], key, answers, data, step)
             return state, jax.tree.map(jnp.add, carry[1], metrics)
 
+        if not network.loops:
+            return sum_up(first, (state, totals))
         return jax.lax.fori_loop(first, last, sum_up, (state, totals))
 
     shared = 0 if own_data else 1
@@ -318,6 +322,7 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
         jax.jit(over_seeds(zeros, shared=shared)),
         jax.jit(over_seeds(advance, shared=shared + 2), donate_argnums=0),
         algorithm.predictor,
+        longest=sys.maxsize if network.loops else 1,
     )
 
 

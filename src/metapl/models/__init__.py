@@ -48,4 +48,4 @@ def build(config: ModelConfig, classes: int) -> Network:
         validate(changed)
         return build(changed, classes)
 
-    return Network(init, jax.named_call(apply, name=config.name), with_dropout)
+    return Network(init, jax.named_call(apply, name=config.name), with_dropout, loops=not config.convolutions)

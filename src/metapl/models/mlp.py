@@ -19,6 +19,7 @@ class MLP(ModelConfig):
     """A multi-layer perceptron on flat inputs."""
 
     name: ClassVar[str] = "mlp"
+    convolutions: ClassVar[bool] = False
 
     hidden: Annotated[tuple[int, ...], MinLen(1)] = (8, 8)
     """Units of each hidden layer."""

@@ -26,6 +26,7 @@ class ReducedTeacher(ModelConfig):
     """A perceptron from one class distribution to another."""
 
     name: ClassVar[str] = "reduced_teacher"
+    convolutions: ClassVar[bool] = False
 
     hidden: Annotated[int, Ge(1)] = 128
     """Units of each hidden layer; the paper has 512 for ImageNet."""
