@@ -21,6 +21,7 @@ FLOORS = [
     {"train"},
     {"evaluate", "groups", "rundir", "runlog", "saver"},
     {"report", "run", "bench", "evaluate_run", "smoke", "doctor"},
+    {"predictor"},
     {"demo"},
     {"data_cli"},
     {"sweep"},

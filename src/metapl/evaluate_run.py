@@ -44,7 +44,7 @@ def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
     """
     if not run.is_dir():
         raise ConfigError(f"{run} is not the folder of a run")
-    config, there = _settings(run), run.absolute()
+    config, there = settings(run), run.absolute()
     files = weight_files(there, config)
     began = _read_json(run / "environment.json") or {}
     recorded = [Path(folder) for folder in began.get("data_folders", [])]
@@ -88,11 +88,11 @@ def restore(config: Config, files: Sequence[Path], dataset: Dataset) -> Trained:
     """The last stage's network with the weights of these files, along a leading axis."""
     network = models.build(config.stage_models[-1], len(dataset.class_names))
     expected = shapes(config, network, dataset)
-    weights = [_load(file, expected) for file in files]
+    weights = [own_weights(file, expected) for file in files]
     return Trained(network, jax.tree.map(lambda *leaves: jnp.stack(leaves), *weights))
 
 
-def _load(file: Path, expected: Weights) -> Weights:
+def own_weights(file: Path, expected: Weights) -> Weights:
     """Take a run's own weights: nothing may be missing, not even the classifier, which `init_from` would forgive."""
     try:
         weights, missing = load(file, expected)
@@ -103,7 +103,8 @@ def _load(file: Path, expected: Weights) -> Weights:
     return weights
 
 
-def _settings(run: Path) -> Config:
+def settings(run: Path) -> Config:
+    """What a run was told to do."""
     if not (run / "config.toml").is_file():
         raise ConfigError(f"{run} is not the folder of a run: it has no config.toml")
     return configs.load(str(run / "config.toml"))

@@ -37,7 +37,7 @@ from metapl.schema import ConfigError, to_dict
 from metapl.sinks.series import Session
 from metapl.train import Examine, Program, Resumed, Trained, answers_stem, prepare, train
 from metapl.types import DistributionsConfig, Listen, Metrics, Numbers
-from metapl.weights import save
+from metapl.weights import Example, save
 
 Confusions = dict[int, NDArray[np.int64]]  # seed -> [right class, answer], at its last evaluation
 Say = Callable[[str], None]
@@ -124,7 +124,7 @@ def work(
                     config, own, some, reports, tell, examine, program, saver.counting(screen.counting), out,
                     between=saver.between, resumed=resumed,
                 )  # fmt: skip
-            save_weights(trained, config, datasets[0].class_names, own, out, alone=seeds == 1)
+            save_weights(trained, config, datasets[0], own, out, alone=seeds == 1)
             resumed = None
     write_result(out, config, found, datasets[0].class_names, begun.seeds_at_once, console)
 
@@ -263,16 +263,17 @@ def save_confusions(path: Path, confusions: Confusions, class_names: Sequence[st
 
 
 def save_weights(
-    trained: Trained, config: Config, class_names: Sequence[str], seeds: Sequence[int], out: Path, alone: bool
+    trained: Trained, config: Config, dataset: Dataset, seeds: Sequence[int], out: Path, alone: bool
 ) -> None:
     """Write weights.safetensors, or one weights-SEED.safetensors for each seed."""
+    example = Example(dataset.labeled.shape[1:], dataset.labeled.dtype.name)
     for index, seed in enumerate(seeds):
         name = "weights.safetensors" if alone else f"weights-{seed}.safetensors"
         weights = jax.tree.map(lambda leaf, index=index: leaf[index], trained.weights)
         new = out / f"{name}.new"
         with telling(out):
             try:
-                save(new, weights, to_dict(config.stage_models[-1]), class_names)
+                save(new, weights, to_dict(config.stage_models[-1]), dataset.class_names, example)
             except SafetensorError as error:  # what the system said is somewhere in its text
                 raise OSError(errno.EIO, str(error), str(out / name)) from None
             new.replace(out / name)

@@ -1,7 +1,7 @@
 """Weights in files that execute nothing on load: safetensors, of this project or of timm.
 
 A file of ours has a tensor for each leaf, named by its path (params/stem_conv/kernel, batch_stats/stem_norm/mean),
-and tells in its metadata which model it is of and what its classes are called.
+and tells in its metadata which model it is of, what its classes are called and what its examples look like.
 """
 
 import json
@@ -21,6 +21,7 @@ from metapl.types import Array, Network, Weights
 
 SHOWN = 3  # names of each kind that an error lists
 HEAD = "params/head/"
+LARGEST_SIDE = 1 << 16  # of an example; what claims more is damaged, and would ask for all memory
 
 
 class Loaded(NamedTuple):
@@ -30,11 +31,58 @@ class Loaded(NamedTuple):
     note: str  # what that is, for the user; empty if nothing is
 
 
-def save(path: Path, weights: Weights, model: Mapping[str, Any], class_names: Sequence[str]) -> None:
-    """Write one network's weights, with the settings of its model."""
+class Example(NamedTuple):
+    """What one example looks like that a network was trained with, as it is stored."""
+
+    shape: tuple[int, ...]  # (height, width, channels) of a picture, (features,) of a point
+    dtype: str  # uint8 of pictures, float32 of points
+
+
+class About(NamedTuple):
+    """What a file of ours says of itself."""
+
+    class_names: tuple[str, ...]
+    example: Example | None  # None in files of before it was noted
+
+
+def save(
+    path: Path,
+    weights: Weights,
+    model: Mapping[str, Any],
+    class_names: Sequence[str],
+    example: Example | None = None,
+) -> None:
+    """Write one network's weights, with the settings of its model and what its examples look like."""
     tensors = {name: np.asarray(leaf, order="C") for name, leaf in _flat(weights).items()}
-    save_file(tensors, path, {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names)})
+    notes = {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names)}
+    if example is not None:
+        notes["example"] = json.dumps({"shape": list(example.shape), "dtype": example.dtype})
+    save_file(tensors, path, notes)
     _sort_metadata(path)
+
+
+def about(path: Path) -> About:
+    """Read what a file of ours says of itself; the weights stay where they are."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            notes = file.metadata() or {}
+    except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(f"{path} cannot be read as a safetensors file: {error}") from None
+    try:
+        names = json.loads(notes["classes"])
+        if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError
+        return About(tuple(names), _example(json.loads(notes["example"])) if "example" in notes else None)
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(f"{path} does not say what its classes are: it is damaged, or no weights of a run") from None
+
+
+def _example(noted: Any) -> Example:
+    shape, dtype = tuple(noted["shape"]), noted["dtype"]
+    sides = all(type(side) is int and 0 < side < LARGEST_SIDE for side in shape)
+    if not sides or (dtype, len(shape)) not in (("uint8", 3), ("float32", 1)):
+        raise ValueError
+    return Example(shape, dtype)
 
 
 def _sort_metadata(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Bring a picture of any size to a square of a fixed one."""
+"""Bring a picture of any size to a fixed one."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,16 +9,27 @@ from metapl.schema import ConfigError
 
 def centre_square(picture: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Cut the largest centred square out of [H, W, C] and scale it to [size, size, C]; a fitting one stays as it is."""
-    height, width, channels = picture.shape
-    if height == width == size:
+    return centre_part(picture, size, size)
+
+
+def centre_part(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
+    """Cut the largest centred part of these proportions and scale it to [height, width, C]."""
+    own_height, own_width, channels = picture.shape
+    if (own_height, own_width) == (height, width):
         return picture
     if channels not in (1, 3):
         raise ConfigError(f"pictures have 1 or 3 channels, got {channels}")
-    side = min(height, width)
-    top, left = (height - side) // 2, (width - side) // 2
+    rows = max(1, min(own_height, own_width * height // width))
+    columns = max(1, min(own_width, own_height * width // height))
+    top, left = (own_height - rows) // 2, (own_width - columns) // 2
     # Cut first: a filter that is given a box to read looks over its edges.
-    square = np.ascontiguousarray(picture[top : top + side, left : left + side])
-    image = Image.fromarray(square[..., 0] if channels == 1 else square)
+    part = np.ascontiguousarray(picture[top : top + rows, left : left + columns])
+    image = Image.fromarray(part[..., 0] if channels == 1 else part)
     # reducing_gap averages large pictures down in a cheap first step; 2 keeps the result close to the exact one.
-    scaled = image.resize((size, size), Image.Resampling.BILINEAR, reducing_gap=2.0)
-    return np.asarray(scaled).reshape(size, size, channels)
+    scaled = image.resize((width, height), Image.Resampling.BILINEAR, reducing_gap=2.0)
+    return np.asarray(scaled).reshape(height, width, channels)
+
+
+def to_grey(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Turn [H, W, 3] into [H, W, 1] by what an eye sees of each colour; what is grey already keeps its values."""
+    return np.asarray(Image.fromarray(picture).convert("L"))[..., None]
