@@ -22,6 +22,7 @@ FLOORS = [
     {"evaluate", "groups", "rundir", "runlog", "saver"},
     {"report", "run", "bench", "evaluate_run", "smoke", "doctor"},
     {"predictor"},
+    {"predict"},
     {"demo"},
     {"data_cli"},
     {"sweep"},

@@ -272,6 +272,28 @@ def eval_run(args: Sequence[str]) -> None:
         console.print(remark, highlight=False, markup=False, soft_wrap=True)
 
 
+def predict(args: Sequence[str]) -> None:
+    """Ask a finished run about new pictures: files, folders, patterns; a table, a CSV or JSON.
+
+    RUN is the folder of a run, or of metapl fit; its data are not needed. Pictures are read as in training, in
+    parallel, and answered in their order. One that cannot be read is told of in its row, and the others go on.
+    docs/own_pictures.md tells what the columns hold.
+
+    Exit code 0: some pictures were answered; 1: not one could be read; 2: RUN cannot be used.
+
+    Examples:
+
+      metapl predict runs/mine photo.jpg
+
+      metapl predict runs/mine photos 'more/**/*.jpg' --csv answers.csv
+
+      metapl predict runs/mine photos --top-k 1 --json
+    """
+    from metapl.predict import verb
+
+    verb.predict(args, predict)
+
+
 def runs(args: Sequence[str]) -> None:
     """List runs: method, data, state, steps, accuracy.
 
@@ -351,6 +373,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "train": train,
     "resume": resume,
     "eval": eval_run,
+    "predict": predict,
     "runs": runs,
     "doctor": doctor,
     "sweep": sweep,

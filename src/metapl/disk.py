@@ -21,6 +21,18 @@ def put(path: Path, content: bytes) -> None:
     sync(path.parent)
 
 
+def give_name(made: Path, path: Path) -> None:
+    """Give a file that is whole now its name, unless something else has it: that is never overwritten."""
+    try:
+        os.link(made, path)
+    except FileExistsError:
+        raise ConfigError(f"{path} has come to be there meanwhile, and is left alone; the result is {made}") from None
+    except OSError:  # a file system without links
+        made.replace(path)
+    else:
+        made.unlink()
+
+
 def sync(path: Path) -> None:
     """Have a file's bytes, or a folder's names, on the disk: renaming alone may come there before what is renamed."""
     descriptor = os.open(path, os.O_RDONLY)

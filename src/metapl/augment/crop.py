@@ -58,7 +58,9 @@ def centre(images: Array, size: int, part: float) -> Array:
     batch, height, width, channels = images.shape
     side = max(1, int(part * min(height, width)))
     top, left = (height - side) // 2, (width - side) // 2
-    middle = images[:, top : top + side, left : left + side]
+    # Not images[:, …]: of a batch whose size is not known yet, as in an export, that becomes a gather.
+    rows = jax.lax.slice_in_dim(images, top, top + side, axis=1)
+    middle = jax.lax.slice_in_dim(rows, left, left + side, axis=2)
     if side == size:
         return middle
     return _to_uint8(jax.image.resize(middle.astype(jnp.float32), (batch, size, size, channels), "linear"))

@@ -3,7 +3,6 @@
 Within a class, and under unlabeled, pictures may lie at any depth. Hidden files and files of other types are ignored.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import ClassVar
 import numpy as np
 
 from metapl.data import files
-from metapl.data.decode import SUFFIXES, DataError
+from metapl.data.decode import DataError
 from metapl.data.files import Folders
+from metapl.data.found import is_picture, walk
 from metapl.data.source import Files, Part, PictureConfig, Source, unlabeled_labels
 
 
@@ -62,7 +62,7 @@ def _classes(root: Path, place: Path, class_names: Sequence[str]) -> Part:
         raise DataError(f"{place} has classes that the labelled pictures do not have: {', '.join(unknown)}")
     if empty := sorted(name for name, paths in found.items() if not paths):
         raise DataError(f"{place} has no picture in: {', '.join(empty)}")
-    if stray := [p.name for p in sorted(place.iterdir()) if p.is_file() and _is_picture(p.name)]:
+    if stray := [p.name for p in sorted(place.iterdir()) if p.is_file() and is_picture(p.name)]:
         raise DataError(f"{place / stray[0]} lies beside the class folders, not in one")
     labels = [np.full(len(paths), class_names.index(name), np.int32) for name, paths in found.items()]
     paths = tuple(path for paths in found.values() for path in paths)
@@ -74,13 +74,4 @@ def _subfolders(place: Path) -> list[str]:
 
 
 def _pictures(place: Path) -> list[Path]:
-    """Every picture below a folder, in an order that no file system changes."""
-    found = []
-    for folder, below, names in os.walk(place):
-        below[:] = [name for name in below if not name.startswith(".")]
-        found += [Path(folder, name) for name in names if _is_picture(name)]
-    return sorted(found, key=lambda path: path.relative_to(place).as_posix())
-
-
-def _is_picture(name: str) -> bool:
-    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES
+    return [found.path for found in walk(place) if not found.problem]

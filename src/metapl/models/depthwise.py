@@ -52,7 +52,7 @@ def shifted_products(x: Array, kernel: Array, stride: int, padding: Padding) -> 
     """As a sum over the kernel's places, in float32 whatever the pictures are in."""
     padded = jnp.pad(x, ((0, 0), *padding, (0, 0))).astype(jnp.float32)
     rows, columns = ((side - len(kernel)) // stride + 1 for side in padded.shape[1:3])
-    total = jnp.zeros((len(x), rows, columns, x.shape[-1]), jnp.float32)
+    total = jnp.zeros((x.shape[0], rows, columns, x.shape[-1]), jnp.float32)
     for a in range(len(kernel)):
         for b in range(len(kernel)):
             end = a + (rows - 1) * stride + 1, b + (columns - 1) * stride + 1

@@ -51,7 +51,7 @@ class Perceptron(nn.Module):
             reach = self.config.init_range
             return jax.random.uniform(key, shape, dtype, -reach, reach)
 
-        x = x.reshape(len(x), -1)
+        x = x.reshape(x.shape[0], -1)
         for units in self.config.hidden:
             x = ACTIVATIONS[self.config.activation](layer(units)(x))
         return layer(self.classes)(x)

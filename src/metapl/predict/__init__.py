@@ -1,0 +1,1 @@
+"""`metapl predict`: what a run says of new pictures, however many there are."""
