@@ -22,7 +22,7 @@ FLOORS = [
     {"evaluate", "groups", "rundir", "runlog", "saver"},
     {"report", "run", "bench", "evaluate_run", "smoke", "doctor"},
     {"predictor"},
-    {"predict"},
+    {"predict", "export"},
     {"demo"},
     {"data_cli"},
     {"sweep"},

@@ -294,6 +294,25 @@ def predict(args: Sequence[str]) -> None:
     verb.predict(args, predict)
 
 
+def export(args: Sequence[str]) -> None:
+    """Write a finished run's network for other programs: ONNX, StableHLO, safetensors.
+
+    The preprocessing of stored pictures and the temperature are inside: bytes go in, probabilities come out, for any
+    size of batch. Each file is read back and asked about pictures; one that differs from the run is not kept. Writes
+    model_card.md, too: classes, input, numbers, and the lines of code that run it.
+
+    Examples:
+
+      metapl export runs/mine --onnx --out exports/mine
+
+      metapl export runs/mine --onnx --stablehlo --safetensors --check photos
+    """
+    from metapl.data_cli import folders
+    from metapl.export import verb
+
+    verb.export(args, export, folders)
+
+
 def runs(args: Sequence[str]) -> None:
     """List runs: method, data, state, steps, accuracy.
 
@@ -374,6 +393,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "resume": resume,
     "eval": eval_run,
     "predict": predict,
+    "export": export,
     "runs": runs,
     "doctor": doctor,
     "sweep": sweep,

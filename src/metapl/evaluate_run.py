@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from contextlib import chdir, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -46,19 +46,26 @@ def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
         raise ConfigError(f"{run} is not the folder of a run")
     config, there = settings(run), run.absolute()
     files = weight_files(there, config)
-    began = _read_json(run / "environment.json") or {}
+    with finding_data(run, folders) as places:
+        summary, remarks = _evaluate(there, part, config, files, places)
+    return Again({"run": str(run), "part": part} | summary, remarks)
+
+
+@contextmanager
+def finding_data(run: Path, folders: Folders) -> Iterator[Folders]:
+    """Work where the run was begun, if that folder is still there, and tell all places where its data may be."""
+    began = read_json(run / "environment.json") or {}
     recorded = [Path(folder) for folder in began.get("data_folders", [])]
     places, here = [*(folder.absolute() for folder in folders), *recorded], Path(began.get("folder", ""))
     with chdir(here) if here.is_dir() else nullcontext():
-        summary, remarks = _evaluate(there, part, config, files, places)
-    return Again({"run": str(run), "part": part} | summary, remarks)
+        yield places
 
 
 def _evaluate(run: Path, part: Part, config: Config, files: Mapping[int, Path], places: Folders) -> Again:
     datasets = data.load(config.data, list(files), places)
     remarks = _check_data(run, datasets[0])
     _check_part(datasets[0], part)
-    before = _read_json(run / "result.json")
+    before = read_json(run / "result.json")
     together = _seeds_at_once(before, len(files))
     history: list[Evaluation] = []
     for group in groups(len(files), together):
@@ -114,7 +121,7 @@ def _check_data(run: Path, dataset: Dataset) -> list[str]:
     """Refuse data that are not the run's; say so where nobody can know."""
     if dataset.manifest is None:  # drawn from the seed
         return []
-    stored = _read_json(run / "split.json")
+    stored = read_json(run / "split.json")
     if stored is None:
         return [f"{run}/split.json is missing: whether these are the run's data is not known"]
     check_manifest(stored, dataset.manifest)
@@ -162,7 +169,7 @@ def _difference(now: Mapping[str, float], old: Any, name: str) -> float:
         return float("inf")
 
 
-def _read_json(path: Path) -> dict[str, Any] | None:
+def read_json(path: Path) -> dict[str, Any] | None:
     """A file of the run; None where there is none."""
     try:
         found = json.loads(path.read_text("utf-8"))

@@ -58,6 +58,10 @@ class Predictor:
     """What examples look like that can be asked about: (height, width, channels) of uint8, or points of float32."""
     temperature: float = 1.0
     """Logits are divided by it: above 1, answers are less sure."""
+    run: Path = Path()
+    """The folder of the run that the weights are of."""
+    seed: int = 0
+    """Which of its seeds they are of."""
 
     @property
     def takes_pictures(self) -> bool:
@@ -160,14 +164,14 @@ def batches(count: int, most: int) -> Iterator[tuple[int, int]]:
 
 def load(folder: Path, seed: int | None = None) -> Predictor:
     """Load the weights of a run, or of the run that `metapl fit` chose; of several seeds the first or the named one."""
-    chosen = choose(folder)
-    config = settings(chosen.run)
-    file = _of_seed(weight_files(chosen.run, config), seed, chosen.run)
+    run, temperature = choose(folder)
+    config = settings(run)
+    seed, file = _of_seed(weight_files(run, config), seed, run)
     class_names, noted = about(file)
     example = noted or _from_settings(config, file)
     network = models.build(config.stage_models[-1], len(class_names))
-    weights = own_weights(file, _shapes(config, network, example))
-    return Predictor(config, network, jax.tree.map(jnp.asarray, weights), class_names, example, chosen.temperature)
+    weights = jax.tree.map(jnp.asarray, own_weights(file, _shapes(config, network, example)))
+    return Predictor(config, network, weights, class_names, example, temperature, run, seed)
 
 
 def choose(folder: Path) -> Chosen:
@@ -200,12 +204,12 @@ def _temperature(value: Any, file: Path) -> float:
     return float(value)
 
 
-def _of_seed(files: dict[int, Path], seed: int | None, run: Path) -> Path:
+def _of_seed(files: dict[int, Path], seed: int | None, run: Path) -> tuple[int, Path]:
     if seed is None:
-        return next(iter(files.values()))
+        return next(iter(files.items()))
     if seed not in files:
         raise ConfigError(f"{run} has no weights of seed {seed}; it has those of {', '.join(map(str, files))}")
-    return files[seed]
+    return seed, files[seed]
 
 
 def _from_settings(config: Config, file: Path) -> Example:

@@ -51,10 +51,11 @@ def save(
     model: Mapping[str, Any],
     class_names: Sequence[str],
     example: Example | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> None:
-    """Write one network's weights, with the settings of its model and what its examples look like."""
+    """Write one network's weights, with the settings of its model, what its examples look like, and `more` notes."""
     tensors = {name: np.asarray(leaf, order="C") for name, leaf in _flat(weights).items()}
-    notes = {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names)}
+    notes = {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names), **(more or {})}
     if example is not None:
         notes["example"] = json.dumps({"shape": list(example.shape), "dtype": example.dtype})
     save_file(tensors, path, notes)

@@ -24,7 +24,7 @@ def on_a_line(text: str) -> str:
 
 
 def _as_text(text: str) -> str:
-    r"""Bytes of a name that are no UTF-8 become \udcff and the like: a file with them in it could not be read as text."""
+    r"""Bytes of a name that are no UTF-8 become \udcff and the like: with them in it, a file would be no text."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -1,0 +1,108 @@
+"""The three kinds of files. Each is written, then read back from the disk, as a function that can be asked."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export as jax_export
+
+from metapl import models, weights
+from metapl.evaluate_run import own_weights
+from metapl.export.check import Ask, Examples
+from metapl.predictor import Predictor
+from metapl.schema import ConfigError, to_dict
+from metapl.types import Array
+
+# What a StableHLO export runs on.
+PLATFORMS = ("cpu", "cuda", "tpu")
+PROTOBUF_LIMIT = 2**31  # bytes of one message, which an ONNX file is
+
+Write = Callable[[Predictor, Path], Ask]
+
+
+def about(predictor: Predictor) -> dict[str, str]:
+    """What an export says of itself, as texts."""
+    view = to_dict(predictor.config.augmentation)
+    return {
+        "classes": json.dumps(predictor.class_names),
+        "temperature": json.dumps(predictor.temperature),
+        "input": json.dumps({"shape": list(predictor.example.shape), "dtype": predictor.example.dtype}),
+        "view": json.dumps({key: view[key] for key in ("size", "centre", "mean", "std")}),
+    }
+
+
+def plain(predictor: Predictor) -> Predictor:
+    """The same network in float32, without what saves memory in training: what other programs compute best."""
+    model: Any = predictor.config.stage_models[-1]
+    fields = {field.name for field in dataclasses.fields(model)}
+    changes = {name: value for name, value in (("precision", "float32"), ("remat", False)) if name in fields}
+    network = models.build(dataclasses.replace(model, **changes), len(predictor.class_names))
+    return dataclasses.replace(predictor, network=network)
+
+
+def is_rough(predictor: Predictor) -> bool:
+    """Was the network trained in fewer digits than the export has?"""
+    return getattr(predictor.config.stage_models[-1], "precision", "float32") != "float32"
+
+
+def write_onnx(predictor: Predictor, path: Path) -> Ask:
+    """Write an ONNX model; asked with onnxruntime."""
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        raise ConfigError(f"--onnx needs {error.name}: pip install 'metapl[export]'") from None
+    from metapl.export.onnx_file import INPUT, to_onnx
+
+    if sum(leaf.size * 4 for leaf in jax.tree.leaves(predictor.weights)) > 0.95 * PROTOBUF_LIMIT:
+        raise ConfigError("--onnx: the weights fill more than the 2 GB that an ONNX file may have; take --stablehlo")
+    model = to_onnx(_function(predictor), _batch(predictor))
+    onnx.helper.set_model_props(model, about(predictor))
+    onnx.save_model(model, str(path))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def ask(examples: Examples) -> Any:
+        return session.run(None, {INPUT: examples})[0]
+
+    return ask
+
+
+def write_stablehlo(predictor: Predictor, path: Path) -> Ask:
+    """Write what jax.export makes: StableHLO with its version, for several platforms; asked as any program would."""
+    made = jax_export.export(jax.jit(_function(predictor)), platforms=PLATFORMS)(_batch(predictor))
+    path.write_bytes(made.serialize())
+    call = jax_export.deserialize(bytearray(path.read_bytes())).call
+    return lambda examples: np.asarray(call(jnp.asarray(examples)))
+
+
+def write_safetensors(predictor: Predictor, path: Path) -> Ask:
+    """Write the weights alone, with what has to be known of them; asked through the network, with weights read back."""
+    model = to_dict(predictor.config.stage_models[-1])
+    more = {key: text for key, text in about(predictor).items() if key in ("temperature", "view")}
+    weights.save(path, predictor.weights, model, predictor.class_names, predictor.example, more)
+    read = dataclasses.replace(predictor, weights=own_weights(path, predictor.weights))
+    return read.probabilities
+
+
+def _function(predictor: Predictor) -> Callable[[Array], Array]:
+    """The network with its weights inside, as numbers and not as arguments."""
+    own = jax.tree.map(np.asarray, predictor.weights)
+    return lambda examples: predictor.forward(own, examples)
+
+
+def _batch(predictor: Predictor) -> jax.ShapeDtypeStruct:
+    (batch,) = jax_export.symbolic_shape("batch")
+    return jax.ShapeDtypeStruct((batch, *predictor.example.shape), predictor.example.dtype)
+
+
+# what a flag is called -> file name, writer
+FORMATS: dict[str, tuple[str, Write]] = {
+    "onnx": ("model.onnx", write_onnx),
+    "stablehlo": ("model.stablehlo", write_stablehlo),
+    "safetensors": ("model.safetensors", write_safetensors),
+}

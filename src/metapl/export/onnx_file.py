@@ -1,0 +1,93 @@
+"""A function of JAX as an ONNX model: its equations are gone through one by one.
+
+What does not depend on the input is computed here and now, with JAX itself, and becomes a constant: folded batch norms,
+the weights of a resize. Where a network has a way of its own for CPUs, the usual one is written, which every runtime
+knows how to do. An operator that is not in the tables is refused with its name.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import onnx
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from metapl.export.graph import Graph
+from metapl.export.layers import LAYERS
+from metapl.export.operators import OPERATORS, Emit, sides
+from metapl.schema import ConfigError
+from metapl.types import Array
+
+TABLE: Mapping[str, Emit] = OPERATORS | LAYERS
+INPUT, OUTPUT = "pictures", "probabilities"
+# Operators that only hold a program of their own, and where it is kept.
+NESTED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
+
+Known = str | np.ndarray[Any, Any]  # the name of a result in the graph, or a constant
+
+
+def to_onnx(function: Callable[[Array], Array], example: jax.ShapeDtypeStruct) -> onnx.ModelProto:
+    """Write a function of a batch, whose first side in `example` is a size that is not known yet."""
+    program = jax.make_jaxpr(function)(example)
+    graph = Graph()
+    constants = [np.asarray(value) for value in program.consts]
+    (made,) = _write(graph, program.jaxpr, constants, [INPUT])
+    if not isinstance(made, str):
+        raise ConfigError("what is to be exported does not depend on its input")
+    graph.nodes.append(onnx.helper.make_node("Identity", [made], [OUTPUT], name=OUTPUT))
+    (aval,) = program.out_avals
+    given = INPUT, np.dtype(example.dtype), sides(example.shape)
+    model = graph.model(given, (OUTPUT, np.dtype(aval.dtype), sides(aval.shape)))
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _write(graph: Graph, program: Jaxpr, constants: Sequence[Known], given: Sequence[Known]) -> list[Known]:
+    known: dict[Any, Known] = dict(zip(program.constvars, constants, strict=True))
+    known |= zip(program.invars, given, strict=True)
+
+    def value_of(variable: Any) -> Known:
+        return np.asarray(variable.val) if isinstance(variable, Literal) else known[variable]
+
+    for equation in program.eqns:
+        made = _equation(graph, equation, [value_of(variable) for variable in equation.invars])
+        known |= zip(equation.outvars, made, strict=True)
+    return [value_of(variable) for variable in program.outvars]
+
+
+def _equation(graph: Graph, equation: JaxprEqn, given: Sequence[Known]) -> list[Known]:
+    name, params = equation.primitive.name, equation.params
+    if name == "platform_index":
+        # The usual way stands last, for the platforms that are not named.
+        return [np.asarray(len(params["platforms"]) - 1, np.int32)]
+    if name == "cond" and not isinstance(given[0], str):
+        branch = params["branches"][int(given[0])]
+        return _write(graph, branch.jaxpr, branch.consts, given[1:])
+    for key in NESTED:
+        if key in params and name != "scan":
+            return _nested(graph, params[key], given)
+    if _is_constant(equation, given):
+        return _computed(equation, given)
+    if name not in TABLE:
+        raise ConfigError(f"the network uses the operator {name}, which the export to ONNX does not know")
+    names = [value if isinstance(value, str) else graph.constant(value) for value in given]
+    return [TABLE[name](graph, names, equation)]
+
+
+def _nested(graph: Graph, program: ClosedJaxpr | Jaxpr, given: Sequence[Known]) -> list[Known]:
+    if isinstance(program, ClosedJaxpr):
+        return _write(graph, program.jaxpr, [np.asarray(value) for value in program.consts], given)
+    return _write(graph, program, [], given)
+
+
+def _is_constant(equation: JaxprEqn, given: Sequence[Known]) -> bool:
+    if any(isinstance(value, str) for value in given):
+        return False
+    shapes: list[Any] = [variable.aval for variable in equation.outvars]
+    return all(isinstance(side, int) for aval in shapes for side in aval.shape)
+
+
+def _computed(equation: JaxprEqn, given: Sequence[Known]) -> list[Known]:
+    values = equation.primitive.bind(*map(jax.numpy.asarray, given), **equation.params)
+    return [np.asarray(value) for value in (values if equation.primitive.multiple_results else [values])]
