@@ -23,6 +23,7 @@ FLOORS = [
     {"report", "run", "bench", "evaluate_run", "smoke", "doctor"},
     {"predictor"},
     {"predict", "export"},
+    {"pseudo_label"},
     {"demo"},
     {"data_cli"},
     {"sweep"},

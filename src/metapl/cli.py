@@ -294,6 +294,24 @@ def predict(args: Sequence[str]) -> None:
     verb.predict(args, predict)
 
 
+def pseudo_label(args: Sequence[str]) -> None:
+    """Write a finished run's probabilities for a folder of pictures, for metapl data select.
+
+    RUN is the folder of a run, or of metapl fit; DIR holds pictures at any depth. Writes a .npy of float16 [pictures,
+    classes], a .txt with each row's path, and a .errors.csv if pictures could not be read, whose rows are zeros. What
+    was stopped or killed goes on when the same command is given again; other files are never overwritten.
+
+    Examples:
+
+      metapl pseudo-label runs/mine unlabeled --out probabilities.npy
+
+      metapl data select probabilities.npy --names probabilities.txt --per-class 500 --threshold 0.3
+    """
+    from metapl import pseudo_label as verb
+
+    verb.pseudo_label(args, pseudo_label)
+
+
 def export(args: Sequence[str]) -> None:
     """Write a finished run's network for other programs: ONNX, StableHLO, safetensors.
 
@@ -393,6 +411,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "resume": resume,
     "eval": eval_run,
     "predict": predict,
+    "pseudo-label": pseudo_label,
     "export": export,
     "runs": runs,
     "doctor": doctor,
@@ -424,7 +443,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _overview() -> str:
     lines = [metapl.__doc__ or "", "", "usage: metapl VERB [FLAGS]", ""]
-    lines += [f"  {name:<10}{_first_line(verb)}" for name, verb in VERBS.items()]
+    lines += [f"  {name:<14}{_first_line(verb)}" for name, verb in VERBS.items()]
     return "\n".join([*lines, "", "metapl VERB --help tells what a verb does and which flags it takes."])
 
 

@@ -78,12 +78,12 @@ class Predictor:
 
     def read(self, path: Path) -> Pictures:
         """Read a picture file as training does: [H, W, C], ready to be asked about; BadImage if it cannot be."""
-        self._refuse_if_not_for_pictures()
+        self.check_takes_pictures()
         return self.fit(decode_file(path))
 
     def read_bytes(self, data: bytes, name: str) -> Pictures:
         """Read an encoded picture from memory, as `read` does; `name` is for errors."""
-        self._refuse_if_not_for_pictures()
+        self.check_takes_pictures()
         return self.fit(decode_bytes(data, name))
 
     def fit(self, picture: Pictures) -> Pictures:
@@ -147,7 +147,8 @@ class Predictor:
                 f"{examples.dtype} {list(examples.shape)}"
             )
 
-    def _refuse_if_not_for_pictures(self) -> None:
+    def check_takes_pictures(self) -> None:
+        """Refuse a run that was trained on points: it cannot be asked about files."""
         if not self.takes_pictures:
             raise ConfigError("the run was trained on points, not on pictures: it cannot be asked about files")
 

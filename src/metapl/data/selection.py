@@ -5,6 +5,7 @@ For each class, the K pictures of the highest probability are kept: K is 12,800 
 - `each_class` (UDA, and the words of Section 3.3): every class ranks all pictures; one may be kept for two classes.
 - `top_class` (Noisy Student): a picture competes in its most probable class only.
 Noisy Student also drops pictures below a confidence (0.3) and repeats pictures of classes that have fewer than K.
+A row of zeros stands for a picture that could not be read (`metapl pseudo-label` writes it so) and is never kept.
 """
 
 import csv
@@ -55,6 +56,7 @@ class Selection(NamedTuple):
     rows: int
     classes: int
     below_threshold: int  # rows without any class at or above the threshold
+    unknown: int = 0  # rows of nothing but zeros: pictures that no network could be asked about
 
 
 def select(
@@ -63,9 +65,11 @@ def select(
     """Stream the probabilities once; memory depends on classes · per_class, not on the number of rows."""
     classes = probabilities.shape(path).classes
     top = Top(classes, rules.per_class, leave_out or _all_may_stay)
-    rows = below = 0
+    rows = below = unknown = 0
     for chunk in probabilities.chunks(path):
-        below += int(np.sum(chunk.max(axis=1) < np.float32(rules.threshold)))
+        best_chances = chunk.max(axis=1)
+        unknown += int(np.sum(best_chances == 0))
+        below += int(np.sum((best_chances > 0) & (best_chances < np.float32(rules.threshold))))
         top.offer(_candidates(chunk, rows, top.floors, rules))
         rows += len(chunk)
         advance(len(chunk))
@@ -73,7 +77,7 @@ def select(
     counts = np.bincount(best.classes, minlength=classes)
     ranks = np.arange(len(best.rows)) - np.repeat(np.cumsum(counts) - counts, counts) + 1
     copies = _copies(counts, rules) if rules.upsample else np.ones(len(best.rows), np.int64)
-    return Selection(best, ranks, copies, rows, classes, below)
+    return Selection(best, ranks, copies, rows, classes, below, unknown)
 
 
 def write(selection: Selection, names: Iterator[str], rules: Rules, leave_out: LeaveOut | None, folder: Path) -> None:
@@ -105,6 +109,7 @@ def summarize(selection: Selection, rules: Rules, leave_out: LeaveOut | None) ->
     entries = selection.entries
     distinct = len(np.unique(entries.rows))
     look_alikes, unreadable = (leave_out.look_alikes, leave_out.unreadable) if leave_out else (0, 0)
+    unreadable += selection.unknown
     beyond = selection.rows - distinct - selection.below_threshold - look_alikes - unreadable
     return {
         "rules": asdict(rules),
@@ -138,11 +143,12 @@ def _candidates(chunk: probabilities.Chunk, first_row: int, floors: NDArray[np.f
     """What may still enter: a later row loses a tie, so it must be above its class's floor."""
     threshold = np.float32(rules.threshold)
     if rules.rank == "each_class":
-        rows, classes = np.nonzero((chunk > floors) & (chunk >= threshold))
+        known = chunk.any(axis=1, keepdims=True)
+        rows, classes = np.nonzero((chunk > floors) & (chunk >= threshold) & known)
     else:
         every = chunk.argmax(axis=1)
         best = chunk[np.arange(len(chunk)), every]
-        rows = np.flatnonzero((best > floors[every]) & (best >= threshold))
+        rows = np.flatnonzero((best > floors[every]) & (best >= threshold) & (best > 0))
         classes = every[rows]
     return Entries(classes.astype(np.int32), chunk[rows, classes], rows + first_row)
 

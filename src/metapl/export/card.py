@@ -75,7 +75,7 @@ def _input(predictor: Predictor) -> str:
         height, width, channels = predictor.example.shape
         colour = "grey" if channels == 1 else "RGB"
         lines += [
-            f"- Before: apply the EXIF orientation, make it {colour}, cut out the largest centred part of the proportions "
+            f"- Before: apply the EXIF orientation, make it {colour}, cut the largest centred part of the proportions "
             f"{height}×{width} (height × width), and scale it to that with Pillow's bilinear filter.",
             f"- Inside: {_inside(predictor)}.",
         ]

@@ -13,14 +13,14 @@ from typing import Annotated, NoReturn
 import tyro
 from annotated_types import Ge
 from rich.console import Console
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from metapl import predictor, runtime
 from metapl.data.found import find
 from metapl.flags import parse
 from metapl.predict import write
 from metapl.predict.answers import Answer, answer
-from metapl.schema import ConfigError, validate
+from metapl.predict.progress import counting
+from metapl.schema import validate
 
 
 @dataclass(frozen=True)
@@ -54,21 +54,16 @@ def predict(args: Sequence[str], documented: Callable[..., None]) -> None:
     validate(flags)
     runtime.start()
     loaded = predictor.load(flags.run, flags.seed)
-    if not loaded.takes_pictures:
-        raise ConfigError(f"{flags.run} was trained on points, not on pictures: it cannot be asked about files")
+    loaded.check_takes_pictures()
     console, begun = Console(stderr=True), time.monotonic()
-    progress = Progress(
-        TextColumn("{task.completed:,.0f} pictures"), TimeElapsedColumn(), console=console, transient=True
-    )
-    progress.disable = flags.csv is None or str(flags.csv) == "-" or not console.is_terminal
     done = bad = 0
     try:
-        with _writer(flags, loaded.class_names) as put, progress:
-            task = progress.add_task("")
+        to_file = flags.csv is not None and str(flags.csv) != "-"
+        with _writer(flags, loaded.class_names) as put, counting(shown=to_file) as advance:
             for one in answer(loaded, find(flags.paths)):
                 put(one)
                 done, bad = done + 1, bad + (one.probabilities is None)
-                progress.advance(task)
+                advance(1)
         sys.stdout.flush()
     except BrokenPipeError:
         _reader_has_left()
