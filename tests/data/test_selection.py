@@ -152,7 +152,7 @@ def test_up_sampling_fills_every_class_that_has_any(tmp_path: Path) -> None:
 
 
 def test_look_alikes_and_bad_pictures_make_room_for_the_next(tmp_path: Path) -> None:
-    values = np.linspace(1, 0, 10, dtype=np.float32)[:, None]
+    values = np.linspace(1, 0.1, 10, dtype=np.float32)[:, None]
     np.save(tmp_path / "p.npy", values)
     hashes = np.random.default_rng(0).integers(0, 2**64, 10, dtype=np.uint64)
     readable = np.ones(10, bool)

@@ -72,17 +72,17 @@ def _own(predictor: Predictor, run: Path, folders: Folders) -> Asked:
 
 
 def largest_difference(predictor: Predictor, ask: Ask, examples: Examples) -> float:
-    """Ask both, in batches of several sizes, and compare every probability."""
-    expected, largest, start = predictor.probabilities(examples), 0.0, 0
+    """Ask both, in batches of several sizes, and compare every probability; NaN if any answer is."""
+    answers, start = [], 0
     for size in (*ASKED_AT_ONCE, len(examples)):
         some = examples[start : start + size]
         if len(some):
-            answer = ask(some)
-            if answer.shape != (len(some), len(predictor.class_names)):
-                raise ConfigError(f"the export answers {list(answer.shape)} to {len(some)} examples; it is not kept")
-            largest = max(largest, float(np.max(np.abs(answer - expected[start : start + size]))))
+            answers.append(ask(some))
+            if answers[-1].shape != (len(some), len(predictor.class_names)):
+                wrong = list(answers[-1].shape)
+                raise ConfigError(f"the export answers {wrong} to {len(some)} examples; it is not kept")
         start += size
-    return largest
+    return float(np.max(np.abs(np.concatenate(answers) - predictor.probabilities(examples))))
 
 
 def refuse_if_far(kind: str, difference: float, tolerance: float) -> None:

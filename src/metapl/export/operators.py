@@ -109,7 +109,7 @@ def reduction(operator: str) -> Emit:
 
 def reshape(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     """Give another shape; also what adds or drops axes of size 1."""
-    if equation.params.get("dimensions") is not None:
+    if equation.primitive.name == "reshape" and equation.params["dimensions"] is not None:
         raise refuse(equation, "reorders axes")
     return graph.reshape(names[0], sides(result(equation).shape))
 

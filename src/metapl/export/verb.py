@@ -33,7 +33,7 @@ class Flags:
     """Write model.stablehlo, which jax.export loads on CPUs, GPUs and TPUs."""
     safetensors: bool = False
     """Write model.safetensors: the weights alone, with all notes."""
-    check: Path | None = None
+    pictures: Annotated[Path | None, tyro.conf.arg(name="check")] = None
     """A folder or file of pictures to check the export with. Default: the run's own, else noise."""
     out: Path | None = None
     """Folder for the files: new or empty. Default: runs/export, or the next free name after it."""
@@ -56,7 +56,7 @@ def export(args: Sequence[str], documented: Callable[..., None], places: Callabl
         raise ConfigError("export needs to know what to write: --onnx, --stablehlo, --safetensors, or several of them")
     runtime.start()
     loaded = predictor.load(flags.run, flags.seed)
-    asked = check.examples_for(loaded, loaded.run, flags.check, places(flags.data_dir))
+    asked = check.examples_for(loaded, loaded.run, flags.pictures, places(flags.data_dir))
     new = flags.out or folders.next_free(Path("runs/export"))
     there = new.exists()
     out = folders.claim(new)
