@@ -62,8 +62,7 @@ def _equation(graph: Graph, equation: JaxprEqn, given: Sequence[Known]) -> list[
         # The usual way stands last, for the platforms that are not named.
         return [np.asarray(len(params["platforms"]) - 1, np.int32)]
     if name == "cond" and not isinstance(given[0], str):
-        branch = params["branches"][int(given[0])]
-        return _write(graph, branch.jaxpr, branch.consts, given[1:])
+        return _nested(graph, params["branches"][int(given[0])], given[1:])
     for key in NESTED:
         if key in params and name != "scan":
             return _nested(graph, params[key], given)
