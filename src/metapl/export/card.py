@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from metapl import __version__
+import metapl
 from metapl.evaluate_run import read_json
 from metapl.export.check import Asked
 from metapl.predictor import Predictor
@@ -35,7 +35,7 @@ def card(predictor: Predictor, exported: Sequence[Exported], asked: Asked) -> st
     """Write the page."""
     parts = [
         f"# Model card: {predictor.config.stage_models[-1].name}, trained with {method_name(predictor.config)}",
-        f"Exported by metapl {__version__}.",
+        f"Exported by metapl {metapl.__version__}.",
         "## Network and training",
         _network(predictor),
         f"## Classes ({len(predictor.class_names)})",
