@@ -144,20 +144,19 @@ def signals() -> Iterator[Callable[[], str]]:
     The second one does what it always does: whoever cannot wait for the end leaves at once.
     """
     asked: list[int] = []
-    stop = threading.Event()
     before: dict[int, Any] = {}
 
     def note(number: int, _: Any) -> None:
         asked.append(number)
         restore()
-        stop.set()
 
     def restore() -> None:
         while before:
             signal.signal(*before.popitem())
 
     def wait() -> str:
-        stop.wait()
+        while not asked:  # an Event is no help: one that is set by a handler while it is waited for can lock itself out
+            time.sleep(0.1)
         return signal.Signals(asked[0]).name
 
     for number in _SIGNALS:
