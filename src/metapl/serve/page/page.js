@@ -115,7 +115,7 @@ async function ask(picture) {
     const answer = await send(picture, own.signal);
     classes = answer.classes;
     const best = classes[0];
-    status.textContent = `Most probable: ${best.name}, ${percent(best.probability)} (${answer.milliseconds} ms)`;
+    status.textContent = `Most probable: ${best.name}, ${percent(best.probability)} (${answer.milliseconds}\u00a0ms)`;
     showBars(false);
     showExamples(answer.examples);
   } catch (problem) {
