@@ -112,12 +112,18 @@ def test_what_can_be_read(server, path):
     status, headers, body = ask(server, "GET", path)
     assert status == 200
     assert body
-    assert ask(server, "HEAD", path)[2] == b""
+    assert ask(server, "HEAD", path)[0] == 200
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert "unsafe" not in headers["Content-Security-Policy"]
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert not any(name.lower().startswith("access-control") for name in headers)
+
+
+def test_a_head_is_all_head(server):
+    received = say(server, b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"Content-Length: 0" not in received
+    assert received.endswith(b"\r\n\r\n")
 
 
 def test_the_page_has_nothing_from_elsewhere_and_no_code_in_its_text():
