@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test lint types check format bench clean
+.PHONY: help demo test lint types check format browser bench clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -27,6 +27,9 @@ check: lint types test  ## what CI runs
 format: $(READY)  ## let ruff mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+browser:  ## install Chromium, for the tests of pages (apt-get, as root); without it they are skipped
+	.ci/browser
 
 bench: $(READY)  ## TwoMoon against a plain PyTorch loop (installs PyTorch)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'

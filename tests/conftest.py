@@ -1,4 +1,4 @@
-"""Shared by all tests: how their programs are compiled, and double precision where a proof needs it."""
+"""Shared by all tests: how their programs are compiled, double precision where a proof needs it, and a browser."""
 
 import os
 import shutil
@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 import jax
 import pytest
+
+from .browser import Browser, Page
+from .browser import find as find_browser
 
 HURRY = ("--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_passes=true")
 
@@ -42,3 +45,22 @@ def float64() -> Iterator[None]:
     # Strict: a float32 array that silently meets a float64 one is a bug that a proof would hide.
     with jax.enable_x64(True), jax.numpy_dtype_promotion("strict"):
         yield
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A real Chromium; tests that need one are skipped where there is none (.ci/run installs it)."""
+    program = find_browser()
+    if program is None:
+        pytest.skip("no browser: apt-get install chromium, or name one in METAPL_BROWSER")
+    browser = Browser(program, tmp_path_factory.mktemp("browser"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """An empty page of it; tests/browser.py tells what it can do."""
+    page = browser.new_page()
+    yield page
+    page.close()

@@ -26,7 +26,7 @@ FLOORS = [
     {"pseudo_label"},
     {"demo"},
     {"data_cli"},
-    {"sweep"},
+    {"sweep", "serve"},
     {"cli"},
     {"__main__"},
 ]

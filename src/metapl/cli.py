@@ -331,6 +331,25 @@ def export(args: Sequence[str]) -> None:
     verb.export(args, export, folders)
 
 
+def serve(args: Sequence[str]) -> None:
+    """Show a page on this machine: drop a picture, see its classes and the nearest labelled examples.
+
+    RUN is the folder of a finished run. The page and its JSON endpoint are for this machine alone unless --host says
+    otherwise; pictures are not kept. Ctrl-C stops. docs/own_pictures.md tells what the endpoint takes and gives.
+
+    Examples:
+
+      metapl serve runs/mine
+
+      metapl serve runs/mine --port 0 --max-mb 5
+
+      curl --data-binary @cat.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8765/api/predict
+    """
+    from metapl.serve import verb
+
+    verb.serve(args, serve)
+
+
 def runs(args: Sequence[str]) -> None:
     """List runs: method, data, state, steps, accuracy.
 
@@ -413,6 +432,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "predict": predict,
     "pseudo-label": pseudo_label,
     "export": export,
+    "serve": serve,
     "runs": runs,
     "doctor": doctor,
     "sweep": sweep,
