@@ -16,11 +16,12 @@ from rich.console import Console
 
 from metapl import predictor, runtime
 from metapl.data.found import find
+from metapl.disk import reason
 from metapl.flags import parse
 from metapl.predict import write
 from metapl.predict.answers import Answer, answer
 from metapl.predict.progress import counting
-from metapl.schema import validate
+from metapl.schema import ConfigError, validate
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ def predict(args: Sequence[str], documented: Callable[..., None]) -> None:
                 done, bad = done + 1, bad + (one.probabilities is None)
                 advance(1)
         sys.stdout.flush()
-    except BrokenPipeError:
-        _reader_has_left()
+    except OSError as error:
+        _cannot_write(error)
     said = summary(done, bad, time.monotonic() - begun, flags.csv)
     console.print(said, highlight=False, markup=False, soft_wrap=True)
     if done == bad:
@@ -88,7 +89,9 @@ def summary(done: int, bad: int, seconds: float, file: Path | None) -> str:
     return f"{good:,} {'picture' if good == 1 else 'pictures'} answered{pace}{failed}{wrote}"
 
 
-def _reader_has_left() -> NoReturn:
-    """End as the shell expects when `head` has seen enough; Python would complain once more at its exit."""
+def _cannot_write(error: OSError) -> NoReturn:
+    """Say why, or end as the shell expects when `head` has seen enough; Python would complain once more at its exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(128 + signal.SIGPIPE)
+    if isinstance(error, BrokenPipeError):
+        sys.exit(128 + signal.SIGPIPE)
+    raise ConfigError(f"the answers could not be written: {reason(error)}") from None
