@@ -42,6 +42,8 @@ class Stage:
     """Unlabelled examples in a batch."""
     unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
     """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
+    labeled_sampling: Literal["epochs", "balanced"] = "epochs"
+    """epochs: each labelled example once an epoch; balanced: each class equally often, small ones repeated."""
     model: ModelConfig | None = None
     """Another network than the stage before's, for a method that learns from that one's answers; none: the same."""
 

@@ -120,7 +120,8 @@ def train(
     """
     program = program or prepare(config, datasets)
     from_files = datasets[0].from_files
-    resident = None if from_files else to_device(datasets, program.own_data)
+    balanced = any(stage.labeled_sampling == "balanced" for stage in config.stages)
+    resident = None if from_files else to_device(datasets, program.own_data, balanced)
     if from_files and len(seeds) > 1:
         raise ConfigError("seeds whose pictures are fed from files train one after another, not at once")
     pretrained = pretrained_weights(config, program.networks[0], datasets[0], tell)
@@ -265,16 +266,16 @@ def feeding(
     dataset = feeds.labeled_only(dataset) if stage.unlabeled == "labeled" else dataset
     _, order_key, _ = jax.random.split(keys[0], 3)
     sizes = stage.labeled_batch, stage.unlabeled_batch
-    alone = not stage.method.uses_unlabeled
-    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, labeled_alone=alone) as feed:
+    alone, balanced = not stage.method.uses_unlabeled, stage.labeled_sampling == "balanced"
+    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, alone, balanced) as feed:
         yield feed
 
 
-def to_device(datasets: Sequence[Dataset], own_data: bool) -> loader.Resident:
+def to_device(datasets: Sequence[Dataset], own_data: bool, balanced: bool = False) -> loader.Resident:
     """Put the training data on the device: once if all seeds share it, else stacked."""
     if not own_data:
-        return loader.resident(datasets[0])
-    return jax.tree.map(lambda *parts: jnp.stack(parts), *map(loader.resident, datasets))
+        return loader.resident(datasets[0], balanced)
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *(loader.resident(dataset, balanced) for dataset in datasets))
 
 
 def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> StageProgram:
@@ -286,7 +287,8 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
         if isinstance(data, loader.Piece):
             return loader.batch_of(data, step)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
-        return loader.batch(data, order_key, step, stage.labeled_batch, stage.unlabeled_batch, answers)
+        sizes = stage.labeled_batch, stage.unlabeled_batch
+        return loader.batch(data, order_key, step, *sizes, answers, stage.labeled_sampling == "balanced")
 
     def init(key: Array, start: Weights | None, answers: Answers, data: Data, pretrained: Weights | None) -> PyTree:
         # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.

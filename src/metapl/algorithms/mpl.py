@@ -55,6 +55,7 @@ from metapl import optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import learner as learners
 from metapl.algorithms.feedback import Feedback
+from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.algorithms.forward import Logits, forward_apart, forward_views
 from metapl.algorithms.labeled import Labeled, labeled_batch
 from metapl.algorithms.losses import (
@@ -109,6 +110,8 @@ class MPL(MethodConfig):
     """The student's dropout rate (Table 8); none: the model's."""
     student_wait_steps: Annotated[int, Ge(0)] = 0
     """Steps that the teacher learns by itself before the student begins (released code: 3,000 on CIFAR-10)."""
+    logit_adjustment: LogitAdjustment = LogitAdjustment()
+    """Of the teacher's own loss on labelled examples; its pseudo labels are then those of classes of equal size."""
 
     def check(self) -> None:
         """Refuse what no single field can."""
@@ -221,7 +224,8 @@ def _teacher_losses(
     term, y_l = config.consistency, labeled.targets(logits.labeled)
 
     def loss(logits: Logits) -> tuple[Array, Metrics]:
-        supervised, own_mask = capped_cross_entropy(term, y_l, logits.labeled, config.label_smoothing, t / steps)
+        own = adjusted(config.logit_adjustment, logits.labeled)
+        supervised, own_mask = capped_cross_entropy(term, y_l, own, config.label_smoothing, t / steps)
         metrics = {"teacher_loss": supervised, "teacher_labeled_accuracy": accuracy(y_l, logits.labeled)}
         total = config.supervised_weight * supervised
         if config.feedback.estimator != "none":

@@ -22,6 +22,7 @@ from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
+from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.algorithms.labeled import labeled_batch
 from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
@@ -41,6 +42,7 @@ class Supervised(MethodConfig):
     """Which view of the labelled examples to learn from; strong is the paper's RandAugment."""
     mixup: Annotated[float, Ge(0)] = 0.0
     """α of Mixup's Beta(α, α); 0 mixes nothing."""
+    logit_adjustment: LogitAdjustment = LogitAdjustment()
 
 
 def build(config: Supervised, network: Network, steps: int) -> Algorithm:
@@ -56,7 +58,8 @@ def build(config: Supervised, network: Network, steps: int) -> Algorithm:
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
             logits, stats = network.apply(params, learner.stats, labeled.inputs, train=True, key=key)
             targets = labeled.targets(logits)
-            return cross_entropy(targets, logits, config.label_smoothing), (accuracy(targets, logits), stats)
+            loss = cross_entropy(targets, adjusted(config.logit_adjustment, logits), config.label_smoothing)
+            return loss, (accuracy(targets, logits), stats)
 
         (loss, (right, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
         learner = learners.update(learner, optimizer, gradient, stats)

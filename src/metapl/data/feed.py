@@ -51,12 +51,13 @@ def from_files(
     first: int = 0,
     answers: StoredAnswers | None = None,
     labeled_alone: bool = False,
+    balanced: bool = False,
 ) -> Iterator[Feed]:
-    """Read the batches of the steps from `first` on; `key` and `sizes` are what `loader.batch` would be given.
+    """Read the batches of the steps from `first` on; `key`, `sizes` and `balanced` are what `loader.batch` is given.
 
     For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place.
     """
-    with closing(batches(dataset, key, sizes, steps, first, answers, labeled_alone)) as read:
+    with closing(batches(dataset, key, sizes, steps, first, answers, labeled_alone, balanced)) as read:
         yield Feed(_InTurn(read, first).at, None, longest=1)
 
 
@@ -68,6 +69,7 @@ def batches(
     first: int,
     answers: StoredAnswers | None,
     labeled_alone: bool,
+    balanced: bool,
 ) -> Generator[loader.Piece]:
     """Yield what `loader.batch` gives, each step's batch in a piece of its own."""
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
@@ -75,7 +77,8 @@ def batches(
     assert isinstance(unlabeled, OnDisk)
     rows = None if answers is None else answers.rows
     own_key, other_key = (np.asarray(jax.random.bits(part, (shuffle.ROUNDS,))) for part in jax.random.split(key))
-    own = order.Shuffled(own_key, sizes[0], len(labeled))
+    equal = order.balanced(dataset.labels) if balanced else None
+    own = order.Shuffled(own_key, sizes[0], len(labeled) if equal is None else len(equal), equal)
     others = order.Shuffled(other_key, sizes[1], len(unlabeled if rows is None else rows), rows)
     black = np.zeros((sizes[1], *labeled.shape[1:]), np.uint8)
 

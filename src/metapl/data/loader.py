@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl.data import shuffle
+from metapl.data import order, shuffle
 from metapl.data.dataset import Dataset
 from metapl.types import Array, Batch
 
@@ -21,6 +21,7 @@ class Resident(NamedTuple):
     labels: Array
     unlabeled: Array
     truth: Array | None = None
+    balanced: Array | None = None  # [K] int32: labelled rows, as many of each class; None where no stage asks for it
 
 
 class Piece(NamedTuple):
@@ -38,24 +39,33 @@ class Answers(NamedTuple):
     rows: Array | None = None  # [K] int32: the unlabeled examples that are learnt from; None: all of them
 
 
-def resident(dataset: Dataset) -> Resident:
-    """Put the training part of a data set where the steps run."""
+def resident(dataset: Dataset, balanced: bool = False) -> Resident:
+    """Put the training part of a data set where the steps run; `balanced` with an order of equal classes, too."""
     truth = None if dataset.truth is None else jnp.asarray(dataset.truth)
     labeled, labels, unlabeled = map(jnp.asarray, (dataset.labeled, dataset.labels, dataset.unlabeled))
-    return Resident(labeled, labels, unlabeled, truth)
+    rows = jnp.asarray(order.balanced(dataset.labels)) if balanced else None
+    return Resident(labeled, labels, unlabeled, truth, rows)
 
 
 def labeled_only(data: Resident) -> Resident:
     """The labelled examples in the place of the unlabelled ones, too: a method as a regulariser (Appendix D.2)."""
-    return Resident(data.labeled, data.labels, data.labeled, data.labels)
+    return data._replace(unlabeled=data.labeled, truth=data.labels)
 
 
 def batch(
-    data: Resident, key: Array, step: Array, labeled_size: int, unlabeled_size: int, answers: Answers | None = None
+    data: Resident,
+    key: Array,
+    step: Array,
+    labeled_size: int,
+    unlabeled_size: int,
+    answers: Answers | None = None,
+    balanced: bool = False,
 ) -> Batch:
     """Gather the batch of one step; the labelled and the unlabelled stream have orders of their own."""
     labeled_key, unlabeled_key = jax.random.split(key)
-    chosen = epoch_indices(labeled_key, step, labeled_size, len(data.labels))
+    own = data.balanced if balanced else None
+    chosen = epoch_indices(labeled_key, step, labeled_size, len(data.labels if own is None else own))
+    chosen = chosen if own is None else own[chosen]
     rows = answers.rows if answers is not None else None
     others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled if rows is None else rows))
     others = others if rows is None else rows[others]

@@ -53,6 +53,13 @@ class InTurn:
         return np.arange(step * self.batch_size, min((step + 1) * self.batch_size, self.total))
 
 
+def balanced(labels: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Rows in which every class stands as often as the largest: smaller ones are gone through again and again."""
+    classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    most = max(map(len, classes))
+    return np.concatenate([np.resize(rows, most) for rows in classes]).astype(np.int32)
+
+
 def epoch_indices(key: Words, step: int, batch_size: int, total: int) -> Rows:
     """Indices [batch_size] of one step's pictures.
 
