@@ -15,7 +15,7 @@ ROOT = Path(metapl.__file__).parent
 FLOORS = [
     {"", "schema"},
     {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime", "runs"},
-    {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status"},
+    {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status", "temperature"},
     {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},
     {"train"},
@@ -24,7 +24,7 @@ FLOORS = [
     {"predictor"},
     {"predict", "export"},
     {"pseudo_label"},
-    {"demo"},
+    {"demo", "fit"},
     {"data_cli"},
     {"sweep", "serve"},
     {"cli"},

@@ -156,6 +156,42 @@ def resume(args: Sequence[str]) -> None:
         run.resume(out, places, Console())
 
 
+def fit(args: Sequence[str]) -> None:
+    """Your own pictures: a folder in, a model and a verdict out.
+
+    DATA is a folder (labeled/CLASS/…, unlabeled/…, and val/CLASS/…, test/CLASS/… if there are any), a .csv or an .npz
+    (docs/data.md). Looks for bad files and copies, holds pictures out where there is no test part, chooses network and
+    steps for the time, trains a supervised baseline and Meta Pseudo Labels, calibrates, and writes a verdict: how good
+    both are, whether the unlabelled pictures helped or hurt, and what to label next. The same command goes on with a
+    fit that was stopped or killed. docs/own_pictures.md tells more.
+
+    Examples:
+
+      metapl fit ./my_pictures --out runs/mine
+
+      metapl fit pictures.csv --budget 2h --out runs/mine
+
+      metapl fit ./letters --no-mirror --init-from resnet18.safetensors --out runs/letters
+    """
+    from metapl.fit.request import Request
+
+    @dataclass(frozen=True)
+    class Flags:
+        data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+        """A folder, a .csv or an .npz."""
+        request: Annotated[Request, tyro.conf.arg(name="")] = Request()
+        out: Path | None = None
+        """Folder of the fit: new or empty, or one to go on with. Default: runs/fit, or the next free name after it."""
+
+    flags = parse(Flags, "metapl fit", fit, args)
+    validate(flags)
+    from metapl import runtime
+    from metapl.fit import run
+
+    runtime.start()
+    run.fit(flags.data, flags.request, flags.out or next_free(Path("runs/fit")), Console())
+
+
 def sweep(args: Sequence[str]) -> None:
     """Tune methods fairly: the same number of trials for each, judged on validation data.
 
@@ -426,6 +462,7 @@ def doctor(args: Sequence[str]) -> None:
 
 VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "demo": demo,
+    "fit": fit,
     "train": train,
     "resume": resume,
     "eval": eval_run,

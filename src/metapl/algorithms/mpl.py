@@ -54,8 +54,8 @@ from annotated_types import Ge, Lt
 from metapl import optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import learner as learners
-from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.balance import LogitAdjustment, adjusted
+from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.forward import Logits, forward_apart, forward_views
 from metapl.algorithms.labeled import Labeled, labeled_batch
 from metapl.algorithms.losses import (

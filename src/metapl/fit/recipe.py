@@ -1,0 +1,130 @@
+"""From a choice (network, size, batches, steps) to the settings of two runs: with and without unlabelled pictures.
+
+Both have the same network, views, label smoothing, weight decay, learning rate and number of updates.
+docs/own_pictures.md has the measurements that the values come from.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.algorithms.balance import LogitAdjustment
+from metapl.algorithms.losses import Consistency
+from metapl.algorithms.mpl import MPL
+from metapl.algorithms.supervised import Supervised
+from metapl.augment import views
+from metapl.augment.views import Augmentation
+from metapl.config import Checkpoint, Config, Stage
+from metapl.data.source import PictureConfig
+from metapl.models.efficientnet import EfficientNet
+from metapl.models.mlp import MLP
+from metapl.models.resnet import ResNet
+from metapl.models.wide_resnet import WideResNet
+from metapl.optim import Optimizer
+from metapl.types import ModelConfig
+
+IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation that timm's weights are used to
+LEARNING_RATE, FINETUNING_RATE = 0.05, 0.005
+WEIGHT_DECAY, SMOOTHING = 5e-4, 0.1
+
+NETWORKS: dict[str, ModelConfig] = {
+    "mlp": MLP(hidden=(256, 256), activation="relu", init_range=0.08),
+    "wrn-10-1": WideResNet(depth=10, width=1),
+    "wrn-16-2": WideResNet(depth=16, width=2),
+    "wrn-28-2": WideResNet(depth=28, width=2),
+    "resnet-18": ResNet(depth=18),
+    "resnet-50": ResNet(depth=50),
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen for these data and this machine."""
+
+    network: str
+    size: int
+    steps: int
+    labeled_batch: int
+    unlabeled_batch: int
+    finetune_steps: int
+    sampling: Literal["epochs", "balanced"] = "epochs"
+    prior: tuple[float, ...] = ()
+    """Shares of the classes that logits are adjusted by; none: they are not."""
+
+
+def model(name: str, size: int) -> ModelConfig:
+    """The network by its name; pictures below 64 pixels want a stem that does not shrink them."""
+    found = NETWORKS[name]
+    if isinstance(found, (ResNet, EfficientNet)) and size < 64:
+        return dataclasses.replace(found, stem="cifar")
+    return found
+
+
+def augmentation(size: int, mirror: bool, of_imagenet: bool) -> Augmentation:
+    """Views for such pictures: moved by up to an eighth, mirrored where that keeps the class."""
+    found = views.usual(mirror, max(1, size // 8))
+    return dataclasses.replace(found, mean=IMAGENET[0], std=IMAGENET[1]) if of_imagenet else found
+
+
+def supervised(choice: Choice, base: Config) -> Config:
+    """The baseline: as many updates as MPL and its finetuning have, on labelled pictures alone."""
+    steps = choice.steps + choice.finetune_steps
+    method = Supervised(_optimizer(steps), SMOOTHING, logit_adjustment=_adjustment(choice))
+    stage = Stage(method, steps, choice.labeled_batch, labeled_sampling=choice.sampling)
+    return dataclasses.replace(base, stages=(stage,), **_reports(choice))
+
+
+def mpl(choice: Choice, base: Config) -> Config:
+    """Meta Pseudo Labels with a UDA teacher, then finetuning on the labelled pictures."""
+    method = MPL(
+        label_smoothing=SMOOTHING,
+        consistency=Consistency(weight=1.0, temperature=0.7, threshold=0.6, ramp_steps=choice.steps // 5),
+        teacher=_optimizer(choice.steps),
+        student=_optimizer(choice.steps),
+        logit_adjustment=_adjustment(choice),
+    )
+    stage = Stage(method, choice.steps, choice.labeled_batch, choice.unlabeled_batch, labeled_sampling=choice.sampling)
+    return dataclasses.replace(base, stages=(stage, _finetuning(choice)), **_reports(choice))
+
+
+def _finetuning(choice: Choice) -> Stage:
+    optimizer = dataclasses.replace(_optimizer(choice.finetune_steps), learning_rate=FINETUNING_RATE)
+    method = Supervised(optimizer, SMOOTHING, logit_adjustment=_adjustment(choice))
+    return Stage(method, choice.finetune_steps, choice.labeled_batch, labeled_sampling=choice.sampling)
+
+
+def _optimizer(steps: int) -> Optimizer:
+    return Optimizer(
+        learning_rate=LEARNING_RATE,
+        schedule="cosine",
+        warmup_steps=steps // 50,
+        momentum=0.9,
+        nesterov=True,
+        weight_decay=WEIGHT_DECAY,
+        clip_norm=5.0,
+    )
+
+
+def _adjustment(choice: Choice) -> LogitAdjustment:
+    return LogitAdjustment(1.0, choice.prior) if choice.prior else LogitAdjustment()
+
+
+def _reports(choice: Choice) -> dict[str, Any]:
+    return {"log_every_steps": max(1, choice.steps // 50), "checkpoint": Checkpoint(every_minutes=2.0)}
+
+
+def base(
+    data: PictureConfig, network: ModelConfig, seed: int, mirror: bool, init_from: str, of_imagenet: bool
+) -> Config:
+    """What both runs have in common."""
+    view = augmentation(data.size, mirror, of_imagenet)
+    return Config(seed=seed, data=data, model=network, init_from=init_from, augmentation=view)
+
+
+def shares(labels: NDArray[np.int32], classes: int) -> tuple[float, ...]:
+    """How often each class is among the labelled pictures."""
+    counts = np.bincount(labels, minlength=classes)
+    return tuple((counts / counts.sum()).tolist())
