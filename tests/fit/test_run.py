@@ -1,0 +1,148 @@
+"""From pictures on disk to a verdict, killed on the way; the unlabelled ones are of other classes."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+from sklearn.datasets import load_digits
+
+from metapl import predictor
+from metapl.fit import run
+from metapl.fit.request import Request
+from metapl.schema import ConfigError
+
+NAMES = ("<script>alert(1)<script>", 'a "quoted", name', "it's | a pipe", "naïve 猫", "zero")
+REQUEST = Request(steps=150, mirror=False)
+
+
+def save(path: Path, picture: np.ndarray, mode: str = "L") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(picture).convert(mode).save(path)
+
+
+def write_digits(root: Path, labeled: int, unlabeled: str) -> None:
+    """Digits 0 to 4 as five classes, grey or RGBA; of those after them, the unlabelled ones."""
+    digits = load_digits()
+    seen: dict[int, int] = {}
+    for number, (grey, label) in enumerate(zip(digits.images, digits.target.tolist(), strict=True)):
+        seen[label] = seen.get(label, 0) + 1
+        picture = (grey * 15.9).astype(np.uint8)
+        if label < 5 and seen[label] <= labeled:
+            save(root / "labeled" / NAMES[label] / f"{number}.png", picture, "RGBA" if number % 3 else "L")
+        elif str(label) in unlabeled and seen[label] <= labeled + 40:
+            save(root / "unlabeled" / f"{number}.png", picture)
+
+
+def console() -> Console:
+    return Console(file=io.StringIO(), width=200)
+
+
+def said(screen: Console) -> str:
+    return screen.file.getvalue()
+
+
+class KilledError(Exception):
+    """Stands for a power cut."""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A fit that was killed after the baseline and given again."""
+    folder = tmp_path_factory.mktemp("fit")
+    write_digits(folder / "data", 15, "56789")
+    (folder / "data" / "labeled" / "zero" / "broken.png").write_bytes(b"no picture")
+    out, train = folder / "out", run._train
+    with pytest.MonkeyPatch.context() as patch:
+
+        def killed(path, config, screen):
+            if path.name == "mpl":
+                raise KilledError
+            train(path, config, screen)
+
+        patch.setattr(run, "_train", killed)
+        with pytest.raises(KilledError):
+            run.fit(str(folder / "data"), REQUEST, out, console())
+    before = (out / "supervised" / "weights.safetensors").stat().st_mtime_ns
+    screen = console()
+    run.fit(str(folder / "data"), REQUEST, out, screen)
+    assert (out / "supervised" / "weights.safetensors").stat().st_mtime_ns == before
+    return out, said(screen)
+
+
+def test_unlabelled_pictures_of_other_classes_are_noticed_and_not_relied_on(finished):
+    out, text = finished
+    verdict = json.loads((out / "verdict.json").read_text("utf-8"))
+    assert verdict["other_classes"]["suspected"]
+    assert verdict["recommended"] == "supervised"
+    assert "other things than the labelled classes" in verdict["why"]
+    assert "other things than the labelled classes" in text
+    assert verdict["models"]["supervised"]["accuracy"] > 0.6
+
+
+def test_what_was_held_out_is_said_and_was_trained_on_by_nobody(finished):
+    out, _ = finished
+    verdict = json.loads((out / "verdict.json").read_text("utf-8"))
+    assert "held out" in verdict["measured_on"]
+    with (out / "pictures.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    parts = {part: {row["path"] for row in rows if row["split"] == part} for part in ("train", "val", "test")}
+    assert len(parts["test"]) == verdict["pictures"] == 15
+    assert {name: len(paths) for name, paths in parts.items()} == {"train": 50, "val": 10, "test": 15}
+    assert {row["label"] for row in rows if row["split"] == "test"} == set(NAMES)
+    assert any("broken.png" in remark for remark in verdict["remarks"])
+
+
+def test_the_folder_answers_about_pictures_by_the_names_of_the_classes(finished):
+    out, _ = finished
+    model = predictor.load(out)
+    noted = json.loads((out / "model.json").read_text("utf-8"))
+    assert (noted["run"], noted["format"]) == ("supervised", 1)
+    assert model.temperature == noted["temperature"]
+    assert model.class_names == tuple(sorted(NAMES))
+    picture = next((out.parent / "data" / "labeled" / "zero").glob("[0-9]*.png"))
+    assert model.probabilities(model.read(picture)[None]).sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_names_stay_names_in_every_file(finished):
+    out, _ = finished
+    page = (out / "verdict.md").read_text("utf-8")
+    assert "<script>" not in page
+    assert "&#60;script&#62;" in page or NAMES[0] not in (out / "verdict.json").read_text("utf-8")
+    with (out / "label_next.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 50
+    assert {row["answer"] for row in rows} <= set(NAMES)
+    assert all(Path(row["path"]).is_file() and "unlabeled" in row["path"] for row in rows)
+
+
+def test_a_finished_fit_is_shown_again_and_another_request_is_refused(finished):
+    out, _ = finished
+    screen = console()
+    run.fit(str(out.parent / "data"), REQUEST, out, screen)
+    assert "finished" in said(screen)
+    assert "Use the supervised model" in said(screen)
+    with pytest.raises(ConfigError, match="steps was 150, is 151"):
+        run.fit(str(out.parent / "data"), Request(steps=151, mirror=False), out, console())
+
+
+def test_one_class_is_refused_before_anything_is_written(tmp_path):
+    save(tmp_path / "data" / "labeled" / "only" / "1.png", np.zeros((8, 8), np.uint8))
+    with pytest.raises(ConfigError, match="one class only"):
+        run.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_copies_in_the_test_part_are_refused_unless_allowed(tmp_path):
+    rng = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        for i in range(4):
+            save(tmp_path / "data" / "labeled" / name / f"{i}.png", rng.integers(0, 256, (8, 8), np.uint8))
+        copy = Image.open(tmp_path / "data" / "labeled" / name / "0.png")
+        save(tmp_path / "data" / "test" / name / "copy.png", np.asarray(copy))
+    with pytest.raises(ConfigError, match=r"2 labelled pictures are in val or test.*--allow-duplicates"):
+        run.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
