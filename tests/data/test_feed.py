@@ -103,3 +103,14 @@ def test_memory_is_not_touched_by_what_is_on_disk(tmp_path: Path) -> None:
     save(tmp_path, "0.png", noise(0, 8))
     pictures = OnDisk(Files((tmp_path / "0.png", tmp_path / "missing.png")), 0, Reading())
     assert pictures.shape == (2, 8, 8, 3)
+
+
+def test_balanced_batches_are_the_same_from_files(on_disk: Dataset) -> None:
+    uneven = on_disk._replace(labels=np.array([0, 0, 0, 0, 1, 1, 2], np.int32))
+    data = loader.resident(uneven._replace(labeled=uneven.labeled[:], unlabeled=uneven.unlabeled[:]), balanced=True)
+    with feed.from_files(uneven, KEY, (3, 5), STEPS, balanced=True) as read:
+        for step in range(STEPS):
+            found = loader.batch_of(read.at(step), jnp.asarray(step))
+            expected = loader.batch(data, KEY, jnp.asarray(step), 3, 5, balanced=True)
+            np.testing.assert_array_equal(found.labels, expected.labels)
+            np.testing.assert_array_equal(found.labeled, expected.labeled)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl.data import loader
+from metapl.data import loader, order
 
 
 def resident(labeled: int, unlabeled: int) -> loader.Resident:
@@ -98,3 +98,13 @@ def test_batches_are_drawn_from_the_kept_rows_copies_included():
         loader.batch(resident(10, 50), jax.random.key(1), jnp.asarray(step), 5, 3, answers).unlabeled for step in (0, 1)
     ]
     assert sorted(np.concatenate(drawn).tolist()) == [1007, 1007, 1007, 1030, 1041, 1049]
+
+
+def test_a_balanced_epoch_shows_each_class_equally_often_and_every_example() -> None:
+    labels = jnp.asarray([0] * 8 + [1] * 3 + [2], jnp.int32)
+    data = loader.Resident(jnp.arange(12), labels, jnp.arange(5), balanced=jnp.asarray(order.balanced(labels)))
+    batches = [loader.batch(data, jax.random.key(0), jnp.asarray(step), 6, 2, balanced=True) for step in range(4)]
+    assert np.bincount(np.concatenate([batch.labels for batch in batches])).tolist() == [8, 8, 8]
+    assert set(np.concatenate([batch.labeled for batch in batches])) == set(range(12))
+    for batch in batches:
+        np.testing.assert_array_equal(batch.labels, labels[batch.labeled])

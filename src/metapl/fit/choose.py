@@ -16,13 +16,12 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import data, runtime
+from metapl import data, recipe, runtime
 from metapl.bench import peak
 from metapl.config import Config
 from metapl.data.dataset import Dataset
-from metapl.fit import recipe
-from metapl.fit.recipe import Choice
 from metapl.fit.request import Request, seconds
+from metapl.recipe import Choice
 from metapl.train import train
 from metapl.types import Metrics
 
@@ -97,7 +96,7 @@ def plan(request: Request, facts: Facts, measure: Measure, spent_s: float, fixed
             continue
         steps, told = _bounded(possible, probe, batches, facts)
         break
-    choice = dataclasses.replace(choice, steps=steps, finetune_steps=max(10, steps // 10), **_balance(facts))
+    choice = dataclasses.replace(choice, steps=steps, finetune_steps=max(10, steps // 20), **_balance(facts))
     return Plan(choice, tuple(_reasons(choice, facts, request, told)))
 
 

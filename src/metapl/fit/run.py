@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from metapl import run, rundir
+from metapl import recipe, run, rundir
 from metapl.config import Config
 from metapl.data import audit
 from metapl.data.audit import Audit
 from metapl.data.source import PictureConfig
 from metapl.disk import put, telling
-from metapl.fit import answers, choose, listing, recipe, report, start_from, verdict
+from metapl.fit import answers, choose, listing, report, start_from, verdict
 from metapl.fit.choose import Facts, Plan
-from metapl.fit.recipe import Choice
 from metapl.fit.request import Request
 from metapl.fit.verdict import MPL, SUPERVISED
 from metapl.folders import claim
 from metapl.lock import locked
+from metapl.recipe import Choice
 from metapl.schema import ConfigError, to_dict
 from metapl.signals import Stopped
 from metapl.types import ModelConfig

@@ -27,7 +27,7 @@ from metapl.optim import Optimizer
 from metapl.types import ModelConfig
 
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation that timm's weights are used to
-LEARNING_RATE, FINETUNING_RATE = 0.05, 0.005
+LEARNING_RATE, FINETUNING_RATE = 0.05, 1e-4
 WEIGHT_DECAY, SMOOTHING = 5e-4, 0.1
 
 NETWORKS: dict[str, ModelConfig] = {
@@ -53,6 +53,7 @@ class Choice:
     sampling: Literal["epochs", "balanced"] = "epochs"
     prior: tuple[float, ...] = ()
     """Shares of the classes that logits are adjusted by; none: they are not."""
+    learning_rate: float = LEARNING_RATE
 
 
 def model(name: str, size: int) -> ModelConfig:
@@ -72,7 +73,7 @@ def augmentation(size: int, mirror: bool, of_imagenet: bool) -> Augmentation:
 def supervised(choice: Choice, base: Config) -> Config:
     """The baseline: as many updates as MPL and its finetuning have, on labelled pictures alone."""
     steps = choice.steps + choice.finetune_steps
-    method = Supervised(_optimizer(steps), SMOOTHING, logit_adjustment=_adjustment(choice))
+    method = Supervised(_optimizer(choice, steps), SMOOTHING, logit_adjustment=_adjustment(choice))
     stage = Stage(method, steps, choice.labeled_batch, labeled_sampling=choice.sampling)
     return dataclasses.replace(base, stages=(stage,), **_reports(choice))
 
@@ -82,8 +83,8 @@ def mpl(choice: Choice, base: Config) -> Config:
     method = MPL(
         label_smoothing=SMOOTHING,
         consistency=Consistency(weight=1.0, temperature=0.7, threshold=0.6, ramp_steps=choice.steps // 5),
-        teacher=_optimizer(choice.steps),
-        student=_optimizer(choice.steps),
+        teacher=_optimizer(choice, choice.steps),
+        student=_optimizer(choice, choice.steps),
         logit_adjustment=_adjustment(choice),
     )
     stage = Stage(method, choice.steps, choice.labeled_batch, choice.unlabeled_batch, labeled_sampling=choice.sampling)
@@ -91,14 +92,14 @@ def mpl(choice: Choice, base: Config) -> Config:
 
 
 def _finetuning(choice: Choice) -> Stage:
-    optimizer = dataclasses.replace(_optimizer(choice.finetune_steps), learning_rate=FINETUNING_RATE)
+    optimizer = dataclasses.replace(_optimizer(choice, choice.finetune_steps), learning_rate=FINETUNING_RATE)
     method = Supervised(optimizer, SMOOTHING, logit_adjustment=_adjustment(choice))
     return Stage(method, choice.finetune_steps, choice.labeled_batch, labeled_sampling=choice.sampling)
 
 
-def _optimizer(steps: int) -> Optimizer:
+def _optimizer(choice: Choice, steps: int) -> Optimizer:
     return Optimizer(
-        learning_rate=LEARNING_RATE,
+        learning_rate=choice.learning_rate,
         schedule="cosine",
         warmup_steps=steps // 50,
         momentum=0.9,

@@ -1,0 +1,290 @@
+"""`from metapl import MetaPseudoLabels`: the method as a scikit-learn classifier.
+
+    MetaPseudoLabels().fit(X, y)                     y has −1 (or None, among names) where there is no label
+    MetaPseudoLabels().fit(X, y, unlabeled=U)        unlabelled examples apart
+
+X are pictures, [N, H, W] or [N, H, W, C] of bytes (or of floats from 0 to 1), or plain features [N, D]: those are
+standardised and given to a perceptron. Without unlabelled examples it is supervised learning with the same network.
+A saved model is a folder of weights (safetensors) and settings (TOML, JSON): nothing in it is executed on loading, and
+one for pictures is a run's folder, too, for `metapl predict`, `export` and `serve`.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from metapl import config as configs
+from metapl import models, recipe, rundir
+from metapl.augment.views import Augmentation, eval_view
+from metapl.config import Config
+from metapl.data.dataset import Dataset
+from metapl.data.npz import Npz
+from metapl.data.two_moons import TwoMoons
+from metapl.folders import claim
+from metapl.recipe import Choice
+from metapl.schema import ConfigError, to_dict, validate
+from metapl.train import Program, prepare, shapes, train
+from metapl.types import Array, ModelConfig, Weights
+from metapl.weights import Example
+from metapl.weights import load as load_weights
+from metapl.weights import save as save_weights
+
+UNLABELED = -1
+WEIGHTS, ABOUT = "weights.safetensors", "estimator.json"
+FORMAT = 1
+BATCH = 128  # examples answered at a time, so that an answer does not depend on who is asked beside it
+TINY = 12  # pixels: up to this side, a perceptron sees pictures as a whole
+
+
+class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that learns from few labelled and many unlabelled examples.
+
+    Parameters
+    ----------
+    network : "auto", "mlp", "wrn-10-1", "wrn-16-2", "wrn-28-2", "resnet-18" or "resnet-50"
+        auto is a perceptron for features and tiny pictures, and a small WideResNet for others.
+    steps : updates of the network; the student's, where there are unlabelled examples.
+    labeled_batch, unlabeled_batch : examples in a batch.
+    learning_rate : of SGD with Nesterov momentum, falling to 0 like a cosine.
+    mirror : whether a mirrored picture is still one of its class; not so for digits and letters.
+    jitter : for features, the standard deviation of the noise in the teacher's distorted view, where theirs is 1.
+    random_state : draws the first weights and the batches.
+
+    Attributes
+    ----------
+    classes_ : the labels, sorted.
+    n_features_in_ : columns of X; rows of pixels of a picture.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        network: str = "auto",
+        steps: int = 500,
+        labeled_batch: int = 32,
+        unlabeled_batch: int = 64,
+        learning_rate: float = recipe.LEARNING_RATE,
+        mirror: bool = True,
+        jitter: float = 0.2,
+        random_state: Any = None,
+    ) -> None:
+        self.network = network
+        self.steps = steps
+        self.labeled_batch = labeled_batch
+        self.unlabeled_batch = unlabeled_batch
+        self.learning_rate = learning_rate
+        self.mirror = mirror
+        self.jitter = jitter
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, unlabeled: ArrayLike | None = None) -> Self:  # noqa: N803
+        """Learn from X [N, …] and y [N], where −1 (None among names) marks what has no label, and from `unlabeled`."""
+        examples, labels = validate_data(self, X, y, **_TAKES)
+        known = _is_labeled(labels)
+        check_classification_targets(labels[known])
+        self.classes_, numbers = np.unique(_plain(labels[known]), return_inverse=True)
+        if len(self.classes_) < 2:
+            count = "one class" if len(self.classes_) else "no class"
+            raise ValueError(f"the labels are of {count} only (−1 is none); a classifier needs two classes or more")
+        self.pictures_, self.example_shape_ = examples.ndim > 2, examples.shape[1:]
+        if self.pictures_ and (examples.ndim > 4 or (examples.ndim == 4 and examples.shape[-1] not in (1, 3))):
+            raise ValueError(f"pictures have the shape [N, H, W] or [N, H, W, 1 or 3], got {list(examples.shape)}")
+        others = examples[~known]
+        if unlabeled is not None:
+            more = validate_data(self, unlabeled, reset=False, **_TAKES)
+            self._check_shape(more)
+            others = np.concatenate([others, more])
+        self._learn_scale(np.concatenate([examples[known], others]))
+        self._train(self._stored(examples[known]), numbers.astype(np.int32), self._stored(others))
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
+        """How probable each of `classes_` is: [N, classes]."""
+        check_is_fitted(self)
+        examples = validate_data(self, X, reset=False, **_TAKES)
+        self._check_shape(examples)
+        stored = self._stored(examples)
+        answer = _answering(self.config_.model, len(self.classes_), self.config_.augmentation)
+        weights, found = _tree(self.weights_), []
+        for start in range(0, len(stored), BATCH):
+            some = stored[start : start + BATCH]
+            filled = np.concatenate([some, np.repeat(some[-1:], BATCH - len(some), 0)])
+            found.append(np.asarray(answer(weights, filled), np.float64)[: len(some)])
+        probabilities = np.concatenate(found)
+        return np.asarray(probabilities / probabilities.sum(-1, keepdims=True))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
+        """Give the most probable class of each example."""
+        check_is_fitted(self)
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(-1)])
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model into a new or empty folder."""
+        check_is_fitted(self)
+        out = claim(Path(folder))
+        example = Example(self._stored_shape(), "uint8" if self.pictures_ else "float32")
+        names = [str(name) for name in self.classes_]
+        save_weights(out / WEIGHTS, _tree(self.weights_), to_dict(self.config_.model), names, example)
+        (out / rundir.CONFIG).write_text(configs.dump(self.config_), "utf-8")
+        params = {name: value for name, value in self.get_params().items() if name != "random_state"}
+        noted = {
+            "format": FORMAT,
+            "params": params,
+            "classes": self.classes_.tolist(),
+            "classes_dtype": self.classes_.dtype.str,
+            "pictures": self.pictures_,
+            "example_shape": list(self.example_shape_),
+            "mean": np.asarray(self.mean_).tolist(),
+            "scale": np.asarray(self.scale_).tolist(),
+        }
+        (out / ABOUT).write_text(json.dumps(noted, indent=2) + "\n", "utf-8")
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read what `save` wrote; nothing in the files is executed."""
+        place = Path(folder)
+        try:
+            noted = json.loads((place / ABOUT).read_text("utf-8"))
+            if noted["format"] != FORMAT:
+                raise ConfigError(f"{place / ABOUT} has format {noted['format']}, this version reads {FORMAT}")
+            self = cls(**noted["params"])
+            self.classes_ = np.array(noted["classes"], np.dtype(noted["classes_dtype"]))
+            self.pictures_, self.example_shape_ = bool(noted["pictures"]), tuple(noted["example_shape"])
+            self.mean_, self.scale_ = np.array(noted["mean"], float), np.array(noted["scale"], float)
+        except ConfigError:
+            raise
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise ConfigError(f"{folder} is not a saved model: {error!r}") from None
+        self.n_features_in_ = self.example_shape_[0]
+        self.config_ = configs.load(str(place / rundir.CONFIG))
+        self._load_weights(place / WEIGHTS)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        """Pictures have three axes or four."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _train(self, labeled: NDArray[Any], labels: NDArray[np.int32], others: NDArray[Any]) -> None:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        self.config_ = self._config(seed, bool(len(others)))
+        names = tuple(str(name) for name in self.classes_)
+        pool = others if len(others) else labeled[:1]
+        dataset = Dataset(labeled, labels, pool, labeled[:1], labels[:1], names)
+        program = _program(self._config(0, bool(len(others))), len(names))
+        trained = train(self.config_, [seed], [dataset], program=program)
+        leaves = flatten_dict({"params": trained.weights.params, "batch_stats": trained.weights.stats}, sep="/")
+        self.weights_ = {name: np.asarray(leaf[0]) for name, leaf in leaves.items()}
+
+    def _config(self, seed: int, semi_supervised: bool) -> Config:
+        steps = self.steps
+        choice = Choice(
+            network="", size=0, steps=steps, labeled_batch=self.labeled_batch, unlabeled_batch=self.unlabeled_batch,
+            finetune_steps=max(1, steps // 20), learning_rate=self.learning_rate,
+        )  # fmt: skip
+        side = min(self.example_shape_[:2]) if self.pictures_ else 0
+        views = recipe.augmentation(side, self.mirror, of_imagenet=False) if side else Augmentation(jitter=self.jitter)
+        data = Npz() if self.pictures_ else TwoMoons()
+        base = Config(seed=seed, data=data, model=self._model(side), augmentation=views)
+        config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base)
+        validate(config)
+        return config
+
+    def _model(self, side: int) -> ModelConfig:
+        if self.network not in ("auto", *recipe.NETWORKS):
+            raise ValueError(f"network takes auto or one of {', '.join(recipe.NETWORKS)}, got {self.network!r}")
+        name = self.network if self.network != "auto" else "wrn-10-1" if side > TINY else "mlp"
+        if name != "mlp" and not self.pictures_:
+            raise ValueError(f"the network {name} is for pictures; features [N, D] take the mlp")
+        return recipe.model(name, side)
+
+    def _learn_scale(self, examples: NDArray[Any]) -> None:
+        """Features get mean 0 and deviation 1; pictures of floats up to 1 become bytes."""
+        if self.pictures_:
+            bytes_already = examples.dtype == np.uint8 or float(examples.max()) > 1
+            self.mean_, self.scale_ = np.zeros(1), np.ones(1) if bytes_already else np.full(1, 1 / 255)
+            return
+        wide = examples.astype(np.float64)
+        self.mean_ = wide.mean(0)
+        deviation = wide.std(0)
+        self.scale_ = np.where(deviation > 1e-12 * (1 + np.abs(self.mean_)), deviation, 1.0)
+
+    def _stored(self, examples: NDArray[Any]) -> NDArray[Any]:
+        """As the networks' views take them: bytes [N, H, W, C], or floats [N, D]."""
+        scaled = (examples.astype(np.float64) - self.mean_) / self.scale_
+        if not self.pictures_:
+            return scaled.astype(np.float32)
+        return np.clip(np.rint(scaled), 0, 255).astype(np.uint8).reshape(len(examples), *self._stored_shape())
+
+    def _stored_shape(self) -> tuple[int, ...]:
+        return (*self.example_shape_, 1) if self.pictures_ and len(self.example_shape_) == 2 else self.example_shape_
+
+    def _check_shape(self, examples: NDArray[Any]) -> None:
+        if examples.shape[1:] != self.example_shape_:
+            have, want = list(examples.shape[1:]), list(self.example_shape_)
+            raise ValueError(f"examples have the shape {have}, but the model was fitted with {want}")
+
+    def _load_weights(self, path: Path) -> None:
+        dtype: Any = np.uint8 if self.pictures_ else np.float32
+        like = np.zeros((1, *self._stored_shape()), dtype)
+        dataset = Dataset(like, np.zeros(1, np.int32), like, like, np.zeros(1, np.int32), ())
+        network = models.build(self.config_.model, len(self.classes_))
+        weights, missing = load_weights(path, shapes(self.config_, network, dataset))
+        if missing:
+            raise ConfigError(f"{path} is of a network for another number of classes")
+        leaves = flatten_dict({"params": weights.params, "batch_stats": weights.stats}, sep="/")
+        self.weights_ = {name: np.asarray(leaf) for name, leaf in leaves.items()}
+
+
+_TAKES: dict[str, Any] = {"dtype": "numeric", "allow_nd": True, "ensure_all_finite": True}
+
+
+def _is_labeled(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Who has a label: not −1, nor None among names."""
+    if labels.dtype.kind in "iuf":
+        return np.asarray(labels != UNLABELED)
+    return np.array([label is not None and not (isinstance(label, int) and label == UNLABELED) for label in labels])
+
+
+def _plain(labels: NDArray[Any]) -> NDArray[Any]:
+    """Names among which None stood, as what they are without it."""
+    return np.array(labels.tolist()) if labels.dtype == object else labels
+
+
+def _tree(leaves: Mapping[str, NDArray[Any]]) -> Weights:
+    tree = unflatten_dict(dict(leaves), sep="/")
+    return Weights(tree["params"], tree.get("batch_stats", {}))
+
+
+@lru_cache(maxsize=8)
+def _program(config: Config, classes: int) -> Program:
+    """Share what is compiled between fits that differ in data and seed alone."""
+    nothing, labels = np.zeros((0, 1), np.float32), np.zeros(0, np.int32)
+    names = tuple(map(str, range(classes)))
+    return prepare(config, [Dataset(nothing, labels, nothing, nothing, labels, names)])
+
+
+@lru_cache(maxsize=8)
+def _answering(model: ModelConfig, classes: int, augmentation: Augmentation) -> Any:
+    network, view = models.build(model, classes), eval_view(augmentation)
+
+    @jax.jit
+    def answer(weights: Weights, examples: Array) -> Array:
+        logits, _ = network.apply(weights.params, weights.stats, view(examples), train=False)
+        return jax.nn.softmax(logits.astype(jnp.float32))
+
+    return answer

@@ -1,0 +1,104 @@
+"""The classifier as scikit-learn, and a person with arrays, meet it."""
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_moons
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import metapl
+from metapl import predictor
+from metapl.estimator import MetaPseudoLabels
+from metapl.schema import ConfigError
+
+EXPECTED = {"check_classifiers_classes": "it takes −1 for a class, which here means that there is no label"}
+
+
+@parametrize_with_checks([MetaPseudoLabels(steps=100)], expected_failed_checks=lambda estimator: EXPECTED)
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    digits = load_digits()
+    chosen = digits.target < 3
+    return (digits.images[chosen][:200] * 15.9).astype(np.uint8), digits.target[chosen][:200]
+
+
+@pytest.fixture(scope="module")
+def fitted(pictures):
+    """Digits by name, nine of ten without a label."""
+    images, numbers = pictures
+    names = np.array(["zero", "one <b>", "zwei"], object)[numbers[:150]]
+    names[np.arange(150) % 5 > 0] = None
+    return MetaPseudoLabels(steps=120, mirror=False, random_state=0).fit(images[:150], names)
+
+
+def test_pictures_with_names_for_labels_are_learnt_from_few(fitted, pictures):
+    images, numbers = pictures
+    right = np.array(["zero", "one <b>", "zwei"])[numbers]
+    assert fitted.classes_.tolist() == ["one <b>", "zero", "zwei"]
+    assert fitted.score(images[150:], right[150:]) > 0.8
+    assert fitted.predict_proba(images).sum(-1) == pytest.approx(1)
+
+
+def test_what_is_saved_is_loaded_without_running_anything_and_is_a_runs_folder(fitted, pictures, tmp_path):
+    fitted.save(tmp_path / "model")
+    assert sorted(file.name for file in (tmp_path / "model").iterdir()) == [
+        "config.toml", "estimator.json", "weights.safetensors",
+    ]  # fmt: skip
+    loaded = MetaPseudoLabels.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(pictures[0]), fitted.predict_proba(pictures[0]))
+    assert loaded.predict(pictures[0]).tolist() == fitted.predict(pictures[0]).tolist()
+    answers = predictor.load(tmp_path / "model").probabilities(pictures[0][:4, ..., None])
+    np.testing.assert_allclose(answers, fitted.predict_proba(pictures[0][:4]), atol=1e-5)
+    with pytest.raises(ConfigError, match="not empty"):
+        fitted.save(tmp_path / "model")
+
+
+def test_a_damaged_folder_is_refused_in_a_sentence(fitted, tmp_path):
+    with pytest.raises(ConfigError, match="is not a saved model"):
+        MetaPseudoLabels.load(tmp_path / "nowhere")
+    fitted.save(tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "estimator.json").read_text("utf-8"))
+    (tmp_path / "model" / "estimator.json").write_text(json.dumps(about | {"classes": ["a", "b"]}), "utf-8")
+    with pytest.raises(ConfigError, match="another number of classes"):
+        MetaPseudoLabels.load(tmp_path / "model")
+
+
+def test_unlabelled_examples_apart_or_marked_are_the_same_data_and_seeds_decide():
+    points, labels = make_moons(120, noise=0.1, random_state=0)
+    marked = np.where(np.arange(120) < 12, labels, -1)
+    make = MetaPseudoLabels(steps=60, random_state=3)
+    one = make.fit(points, marked).predict_proba(points)
+    two = make.fit(points[:12], labels[:12], unlabeled=points[12:]).predict_proba(points)
+    np.testing.assert_array_equal(one, two)
+    make.set_params(random_state=4).fit(points, marked)
+    assert not np.array_equal(make.predict_proba(points), one)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "sentence"),
+    [
+        (np.zeros((4, 2)), [0, 0, 0, -1], "one class only"),
+        (np.zeros((4, 2)), [-1] * 4, "no class only"),
+        (np.zeros((4, 8, 8, 3, 1)), [0, 1, 0, 1], "pictures have"),
+        (np.zeros((4, 8, 8, 2)), [0, 1, 0, 1], "pictures have"),
+    ],
+)
+def test_what_cannot_be_learnt_is_refused(x, y, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        MetaPseudoLabels().fit(x, y)
+
+
+def test_other_shapes_than_those_that_were_learnt_are_refused(fitted):
+    with pytest.raises(ValueError, match="shape"):
+        fitted.predict(np.zeros((2, 8, 9), np.uint8))
+
+
+def test_the_package_itself_stays_light_and_says_what_it_lacks():
+    assert metapl.MetaPseudoLabels is MetaPseudoLabels
+    with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
+        metapl.Nonsense  # noqa: B018
