@@ -107,6 +107,16 @@ def test_a_stage_before_starts_the_teacher_and_not_the_student(views, network):
     jax.tree.map(np.testing.assert_array_equal, evaluated.params, state.student.params)
 
 
+def test_a_student_that_is_told_to_starts_where_the_teacher_does(views, network):
+    algorithm = mpl.build(mpl.MPL(student_start="teacher"), network, steps=10)
+    start = network.init(jax.random.key(9), views.weak)
+    jax.tree.map(
+        np.testing.assert_array_equal, algorithm.init(jax.random.key(0), views, start).student.params, start.params
+    )
+    alone = algorithm.init(jax.random.key(0), views, None)  # with no stage before, both are drawn, each by itself
+    assert not np.allclose(alone.student.params["Dense_0"]["kernel"], alone.teacher.params["Dense_0"]["kernel"])
+
+
 @pytest.mark.parametrize("view", ["weak", "strong"])
 def test_the_student_learns_from_the_view_it_is_told(views, network, view):
     algorithm = mpl.build(mpl.MPL(student_view=view), network, steps=10)
