@@ -32,13 +32,13 @@ from metapl.config import Config
 from metapl.data.dataset import Dataset
 from metapl.data.npz import Npz
 from metapl.data.two_moons import TwoMoons
+from metapl.evaluate_run import own_weights
 from metapl.folders import claim
 from metapl.recipe import Choice
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.train import Program, prepare, shapes, train
 from metapl.types import Array, ModelConfig, Weights
 from metapl.weights import Example
-from metapl.weights import load as load_weights
 from metapl.weights import save as save_weights
 
 UNLABELED = -1
@@ -200,7 +200,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         views = recipe.augmentation(side, self.mirror, of_imagenet=False) if side else Augmentation(jitter=self.jitter)
         data = Npz() if self.pictures_ else TwoMoons()
         base = Config(seed=seed, data=data, model=self._model(side), augmentation=views)
-        config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base)
+        config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base, steps)
         validate(config)
         return config
 
@@ -243,9 +243,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         like = np.zeros((1, *self._stored_shape()), dtype)
         dataset = Dataset(like, np.zeros(1, np.int32), like, like, np.zeros(1, np.int32), ())
         network = models.build(self.config_.model, len(self.classes_))
-        weights, missing = load_weights(path, shapes(self.config_, network, dataset))
-        if missing:
-            raise ConfigError(f"{path} is of a network for another number of classes")
+        weights = own_weights(path, shapes(self.config_, network, dataset))
         leaves = flatten_dict({"params": weights.params, "batch_stats": weights.stats}, sep="/")
         self.weights_ = {name: np.asarray(leaf) for name, leaf in leaves.items()}
 

@@ -32,7 +32,7 @@ def test_more_time_buys_a_larger_network_and_more_steps():
 
 def test_steps_fill_the_budget_and_no_more():
     choice = choose.plan(Request(budget="10m", network="wrn-10-1", size=32), facts(), at(0.02), 10.0).choice
-    ratio = 3 + 3 * choice.unlabeled_batch / choice.labeled_batch
+    ratio = 2 + 1.5 * (2 + 3 * choice.unlabeled_batch / choice.labeled_batch)
     assert 400 < choice.steps * 0.02 * (ratio + 0.2) + 6 + 10 <= 600
 
 

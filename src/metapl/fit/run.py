@@ -75,9 +75,8 @@ def _work(data: str, request: Request, out: Path, console: Console, begun: bool,
     if not begun:  # what is refused leaves an empty folder behind
         found = listing.examine(listing.read(data, ()), console)
         listed = listing.divided(found, request.allow_duplicates, request.seed)
+        _put(out / ASKED, {"format": FORMAT, "data": _place(data), **_comparable(request)})
     with locked(out):
-        if not begun:
-            _put(out / ASKED, {"format": FORMAT, "data": _place(data), **_comparable(request)})
         if not (out / DATA).is_file():
             if begun:
                 found = listing.examine(listing.read(data, ()), console)
@@ -93,9 +92,10 @@ def _work(data: str, request: Request, out: Path, console: Console, begun: bool,
         names = [SUPERVISED, MPL] if facts["unlabeled"] else [SUPERVISED]
         if MPL not in names:
             say("there are no unlabelled pictures: only the supervised model is trained")
-        for name in names:
-            make = recipe.supervised if name == SUPERVISED else recipe.mpl
-            _train(out / name, make(plan.choice, base), console)
+        _train(out / SUPERVISED, recipe.supervised(plan.choice, base, recipe.BASELINE * plan.choice.steps), console)
+        if MPL in names:
+            start = str((out / SUPERVISED / "weights.safetensors").absolute())
+            _train(out / MPL, recipe.mpl(plan.choice, dataclasses.replace(base, init_from=start)), console)
         _conclude(out, base.data, request.seed, facts, plan, names)
     report.show(_read(out / VERDICT), console)
     say(f"wrote {out}: verdict.md is to be read, metapl predict {out} PICTURES asks the model")
@@ -125,7 +125,7 @@ def _plan(out: Path, request: Request, facts: dict[str, Any], spent_s: float) ->
     fixed = "given" if request.init_from else ""
 
     def baseline(choice: Choice) -> Config:
-        return recipe.supervised(choice, _base(out, request, choice.size, choice.network))
+        return recipe.supervised(choice, _base(out, request, choice.size, choice.network), choice.steps)
 
     plan = choose.plan(request, about, choose.measuring(baseline, out), spent_s, fixed)
     _put(out / PLAN, {"choice": dataclasses.asdict(plan.choice), "reasons": plan.reasons})
