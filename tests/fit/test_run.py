@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
 
-from metapl import predictor
+from metapl import cli, predictor
 from metapl.fit import run
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
@@ -108,6 +109,22 @@ def test_the_folder_answers_about_pictures_by_the_names_of_the_classes(finished)
     assert model.probabilities(model.read(picture)[None]).sum() == pytest.approx(1, abs=1e-5)
 
 
+def test_the_exported_model_gives_the_answers_that_predict_gives(finished, tmp_path, capsys):
+    out, _ = finished
+    pictures, answers = str(out.parent / "data" / "unlabeled"), tmp_path / "answers.csv"
+    cli.main(["predict", str(out), pictures, "--csv", str(answers)])
+    cli.main(["export", str(out), "--onnx", "--check", pictures, "--out", str(tmp_path / "export")])
+    capsys.readouterr()
+    with answers.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    model = predictor.load(out)
+    session = onnxruntime.InferenceSession(tmp_path / "export" / "model.onnx", providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"pictures": np.stack([model.read(Path(row["path"])) for row in rows])})
+    assert len(rows) == 200
+    assert [sorted(NAMES)[best] for best in found.argmax(-1)] == [row["class"] for row in rows]
+    np.testing.assert_allclose(found.max(-1), [float(row["probability"]) for row in rows], atol=1e-3)
+
+
 def test_names_stay_names_in_every_file(finished):
     out, _ = finished
     page = (out / "verdict.md").read_text("utf-8")
@@ -144,5 +161,5 @@ def test_copies_in_the_test_part_are_refused_unless_allowed(tmp_path):
             save(tmp_path / "data" / "labeled" / name / f"{i}.png", rng.integers(0, 256, (8, 8), np.uint8))
         copy = Image.open(tmp_path / "data" / "labeled" / name / "0.png")
         save(tmp_path / "data" / "test" / name / "copy.png", np.asarray(copy))
-    with pytest.raises(ConfigError, match=r"2 labelled pictures are in val or test.*--allow-duplicates"):
+    with pytest.raises(ConfigError, match=r"2 pictures that are in val or test.*--allow-duplicates"):
         run.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())

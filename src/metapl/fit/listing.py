@@ -87,11 +87,11 @@ def divided(found: Audit, allow_duplicates: bool, seed: int) -> Listed:
     if leaks and not allow_duplicates:
         first = found.source.parts["labeled"].images.name(leaks[0])
         raise ConfigError(
-            f"{len(leaks):,} labelled pictures are in val or test, too (the first is {first}): the result would look "
-            "better than it is. Remove one of the two, or go on with --allow-duplicates"
+            f"labelled: {_pictures(len(leaks))} that {_is(len(leaks))} in val or test, too (the first is {first}): the "
+            "result would look better than it is. Remove one of the two, or go on with --allow-duplicates"
         )
     if leaks:
-        remarks.append(f"{len(leaks):,} labelled pictures are in val or test, too: the accuracies are too good")
+        remarks.append(f"labelled: {_pictures(len(leaks))} in val or test, too: the accuracies are too good")
     good |= _without_copies(found, good, remarks)
     labeled, val = _part(found, "labeled", good), _part(found, "val", good)
     _check_classes(found.source.class_names, labeled.labels)
@@ -113,10 +113,19 @@ def _usable(found: Audit, role: str, remarks: list[str]) -> NDArray[np.bool_]:
     named = np.array([_is_text(images.name(i)) for i in range(len(images))], bool)
     if bad := survey.unreadable:
         names = ", ".join(one.name for one in bad[:3]) + (" …" if len(bad) > 3 else "")
-        remarks.append(f"{role}: {len(bad):,} pictures cannot be read and are left out ({names})")
+        remarks.append(f"{role}: {_pictures(len(bad))} that cannot be read and {_is(len(bad))} left out ({names})")
     if not named.all():
-        remarks.append(f"{role}: {int(np.sum(~named)):,} files are left out whose names are no text in UTF-8")
+        count = int(np.sum(~named))
+        remarks.append(f"{role}: {_pictures(count)} whose name is no text in UTF-8 and that {_is(count)} left out")
     return survey.readable & named
+
+
+def _pictures(count: int) -> str:
+    return f"{count:,} picture{'' if count == 1 else 's'}"
+
+
+def _is(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def _is_text(name: str) -> bool:
@@ -143,7 +152,7 @@ def _without_copies(
             kept[role] = np.array([row for row in good[role] if digests[row].tobytes() not in others], np.int64)
             if copies := len(good[role]) - len(kept[role]):
                 where = "val or test" if role == "unlabeled" else "test"
-                remarks.append(f"{role}: {copies:,} pictures are left out that are in {where}, too")
+                remarks.append(f"{role}: {_pictures(copies)} left out, as {where} has the same")
     return kept
 
 
@@ -156,7 +165,7 @@ def _say_few(parts: Division, labels: NDArray[np.int32], class_names: tuple[str,
         asked = set(labels[parts.test].tolist())
         if unasked := [name for i, name in enumerate(class_names) if i not in asked]:
             names = ", ".join(unasked[:5]) + (" …" if len(unasked) > 5 else "")
-            remarks.append(f"too few labelled pictures to measure {len(unasked):,} classes: {names}")
+            remarks.append(f"not measured, with too few labelled pictures for it ({len(unasked):,}): {names}")
 
 
 def _part(found: Audit, role: str, good: Mapping[str, NDArray[np.int64]]) -> Part:

@@ -3,11 +3,14 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from metapl.predict.text import cell, path_cell
 
 TITLES = {"supervised": "supervised (labelled pictures alone)", "mpl": "Meta Pseudo Labels (with unlabelled ones)"}
 SHORT = {"supervised": "the supervised model", "mpl": "the Meta Pseudo Labels model"}
@@ -119,9 +122,11 @@ def escape(text: str) -> str:
 
 
 def rows_as_csv(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> bytes:
-    """Pictures and answers as a CSV file."""
+    """Pictures and answers as a CSV file, in which no name is taken for a formula."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, [*COLUMNS[:1], *first, *COLUMNS[1:]])
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        names = {key: cell(value) for key, value in row.items() if isinstance(value, str)}
+        writer.writerow(row | names | {"path": path_cell(Path(row["path"]))})
     return text.getvalue().encode()
