@@ -43,7 +43,7 @@ def test_a_network_that_turns_out_too_slow_is_exchanged():
         seen.append((choice.network, choice.size))
         return Probe(1.0, 10.0 if len(seen) == 1 else 0.001)
 
-    choice = choose.plan(Request(budget="1h"), facts(64), measure, 0.0).choice
+    choice = choose.plan(Request(budget="20h"), facts(64), measure, 0.0).choice
     assert len(seen) == 2
     assert (choice.network, choice.size) == seen[1]
 
