@@ -62,7 +62,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, train, resume, eval, "),
+        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, fit, train, resume, eval, "),
         (["demo", "--dataset", "3"], "Unrecognized options: --dataset, 3; did you mean --datasets?"),
         (["demo", "--datasets", "many"], "--datasets takes a whole number, got 'many'"),
         (["demo", "--datasets"], "Missing value for argument '--datasets'"),

@@ -181,7 +181,8 @@ def fit(args: Sequence[str]) -> None:
         """A folder, a .csv or an .npz."""
         request: Annotated[Request, tyro.conf.arg(name="")] = Request()
         out: Path | None = None
-        """Folder of the fit: new or empty, or one to go on with. Default: runs/fit, or the next free name after it."""
+        """Folder of the fit: new or empty, or one to go on with. Default: runs/fit, or the next free name after it; or
+        one of these that the same command has begun."""
 
     flags = parse(Flags, "metapl fit", fit, args)
     validate(flags)
@@ -189,7 +190,8 @@ def fit(args: Sequence[str]) -> None:
     from metapl.fit import run
 
     runtime.start()
-    run.fit(flags.data, flags.request, flags.out or next_free(Path("runs/fit")), Console())
+    out = flags.out or run.usual_folder(flags.data, flags.request)
+    run.fit(flags.data, flags.request, out, Console())
 
 
 def sweep(args: Sequence[str]) -> None:

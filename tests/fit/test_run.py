@@ -147,6 +147,18 @@ def test_a_finished_fit_is_shown_again_and_another_request_is_refused(finished):
         run.fit(str(out.parent / "data"), Request(steps=151, mirror=False), out, console())
 
 
+def test_without_a_folder_the_same_command_goes_on_with_what_it_began(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run.usual_folder("data", REQUEST) == Path("runs/fit")
+    Path("runs/fit").mkdir(parents=True)
+    noted = {"data": str(tmp_path / "data"), **run._comparable(REQUEST)}
+    Path("runs/fit/fit.json").write_text(json.dumps(noted), "utf-8")
+    assert run.usual_folder("data", REQUEST) == Path("runs/fit")
+    assert run.usual_folder("others", REQUEST) == Path("runs/fit-2")
+    Path("runs/fit/model.json").write_text("{}", "utf-8")
+    assert run.usual_folder("data", REQUEST) == Path("runs/fit-2")
+
+
 def test_one_class_is_refused_before_anything_is_written(tmp_path):
     save(tmp_path / "data" / "labeled" / "only" / "1.png", np.zeros((8, 8), np.uint8))
     with pytest.raises(ConfigError, match="one class only"):

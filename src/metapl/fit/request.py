@@ -32,7 +32,7 @@ class Request:
     init_from: str = ""
     """A safetensors file, ours or timm's, that every network starts from; it says which network that is."""
     steps: Annotated[int, Ge(0)] = 0
-    """Steps of each method; 0: as many as fit into the budget."""
+    """Steps of MPL; the baseline has twice as many. 0: as many as fit into the budget."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Draws what is held out, the first weights and the batches."""
 

@@ -30,7 +30,7 @@ from metapl.fit import answers, choose, listing, report, start_from, verdict
 from metapl.fit.choose import Facts, Plan
 from metapl.fit.request import Request
 from metapl.fit.verdict import MPL, SUPERVISED
-from metapl.folders import claim
+from metapl.folders import claim, next_free
 from metapl.lock import locked
 from metapl.recipe import Choice
 from metapl.schema import ConfigError, to_dict
@@ -46,6 +46,15 @@ MEASURED_ON = {
     "labelled pictures": "a fifth of the labelled pictures, held out from training and calibration, as there is no "
     "test part",
 }
+
+
+def usual_folder(data: str, request: Request) -> Path:
+    """Where a fit goes that no folder is named for: to one that the same command has begun and not ended, or a new."""
+    first = Path("runs/fit")
+    for out in (first, *sorted(first.parent.glob(f"{first.name}-[0-9]*"))):
+        if (out / ASKED).is_file() and not (out / MODEL).exists() and not _changes(out, data, request):
+            return out
+    return next_free(first)
 
 
 def fit(data: str, request: Request, out: Path, console: Console) -> None:
@@ -213,16 +222,16 @@ def _comparable(request: Request) -> dict[str, Any]:
 
 def _check_request(out: Path, data: str, request: Request) -> None:
     """The same command goes on; another one wants another folder."""
-    noted = _read(out / ASKED)
-    now = {"data": _place(data), **_comparable(request)}
-    changed = [
-        f"{name} was {noted.get(name)!r}, is {value!r}" for name, value in now.items() if noted.get(name) != value
-    ]
-    if changed:
+    if changed := _changes(out, data, request):
         raise ConfigError(
             f"--out {out} was begun with other settings ({'; '.join(changed)}): give the same ones to go on with it, "
             "or choose another folder"
         )
+
+
+def _changes(out: Path, data: str, request: Request) -> list[str]:
+    noted, now = _read(out / ASKED), {"data": _place(data), **_comparable(request)}
+    return [f"{name} was {noted.get(name)!r}, is {value!r}" for name, value in now.items() if noted.get(name) != value]
 
 
 def _read(path: Path) -> dict[str, Any]:
