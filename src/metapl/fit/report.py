@@ -128,5 +128,5 @@ def rows_as_csv(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) ->
     writer.writeheader()
     for row in rows:
         names = {key: cell(value) for key, value in row.items() if isinstance(value, str)}
-        writer.writerow(row | names | {"path": path_cell(Path(row["path"]))})
+        writer.writerow({**row, **names, "path": path_cell(Path(row["path"]))})
     return text.getvalue().encode()
