@@ -216,10 +216,19 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def read_tree(path: Path, like: PyTree) -> PyTree:
-    """The state; `like` has its structure, shapes and types."""
+    """The state; `like` has its structure, shapes and types, and says where it belongs if that is not one device.
+
+    Where it was when it was saved, on which devices and on how many, does not matter.
+    """
     ocp = _orbax()
-    # As NumPy arrays: where they were when they were saved (which device, how many) does not matter then.
-    kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
+
+    def kind(leaf: Any) -> Any:
+        place = getattr(leaf, "sharding", None)
+        if place is None:
+            return ocp.RestoreArgs(restore_type=np.ndarray)
+        return ocp.ArrayRestoreArgs(sharding=place)  # each process reads its own parts alone
+
+    kinds = jax.tree.map(kind, like)
     try:
         with _plain(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as orbax:
             found = orbax.restore(place / STATE, args=ocp.args.PyTreeRestore(like, restore_args=kinds))

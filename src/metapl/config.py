@@ -26,6 +26,7 @@ from metapl.models import MODELS
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, from_dict, to_dict, validate
+from metapl.sharding import Parallel
 from metapl.types import DistributionsConfig, MethodConfig, ModelConfig
 
 
@@ -97,6 +98,7 @@ class Config:
     """Steps between two reports; metrics are means over them."""
     eval_every_steps: Annotated[int, Ge(0)] = 0
     """Steps of a stage between two evaluations on validation and test data; 0: only at the end of the run."""
+    parallel: Parallel = Parallel()
     checkpoint: Checkpoint = Checkpoint()
     guards: Guards = Guards()
     tensorboard: bool = False
