@@ -15,6 +15,7 @@ ROOT = Path(metapl.__file__).parent
 FLOORS = [
     {"", "schema"},
     {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime", "runs"},
+    {"processes"},
     {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status", "sharding"},
     {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},

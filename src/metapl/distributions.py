@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl import processes
 from metapl.augment.views import Augmentation, eval_view, is_picture
 from metapl.data import loader, manifest, probabilities
 from metapl.data.dataset import Dataset
@@ -121,7 +122,7 @@ def precompute(
 ) -> Stored:
     """Compute what is not on disk yet of one seed's answers, and map the file into memory: [N, C]."""
     origin = origin_of(teacher, index, examples)
-    if path.exists():
+    if processes.agreed(path.exists):
         _refuse_another(path, origin)
         count(len(examples))
     else:
@@ -144,22 +145,23 @@ def batch_size(examples: Examples, augmentation: Augmentation) -> int:
 def _compute(
     path: Path, origin: Origin, answer: Callable[[Some], Some], examples: Examples, size: int, count: Count
 ) -> None:
-    """Fill the file batch by batch, from where it was left."""
+    """Fill the file batch by batch, from where it was left; of several processes all answer, and one writes."""
     partial = path.with_name(path.name + ".partial")
-    first = _refuse_another(path, origin) if partial.exists() else 0
+    first = processes.agreed(lambda: _refuse_another(path, origin) if partial.exists() else 0)
     count(first)
-    rows = np.load(partial, mmap_mode="r+") if first else None
+    rows = np.load(partial, mmap_mode="r+") if first and processes.leads() else None
     first -= first % size  # left by a program with another size, rows between may be answered twice
     for start, asked in zip(range(first, len(examples), size), in_turn(examples, size, first), strict=True):
         end, some = start + len(asked), answer(asked)
-        if rows is None:
-            _note(path, origin, 0)
-            rows = np.lib.format.open_memmap(partial, "w+", np.float16, (len(examples), some.shape[1]))
-        rows[start:end] = some
-        rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
-        _note(path, origin, end)
+        if processes.leads():
+            if rows is None:
+                _note(path, origin, 0)
+                rows = np.lib.format.open_memmap(partial, "w+", np.float16, (len(examples), some.shape[1]))
+            rows[start:end] = some
+            rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
+            _note(path, origin, end)
         count(end)
-    partial.replace(path)
+    processes.agreed(lambda: str(partial.replace(path)))
 
 
 def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:

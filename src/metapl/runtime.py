@@ -9,13 +9,19 @@ import platform
 import resource
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from annotated_types import Ge
 
 from metapl.schema import ConfigError
 
 Result = TypeVar("Result")
+
+JOIN_S = 300  # for all processes of a run to be there
+HEARTBEAT_S = 60  # jax.distributed's own watch, which ends a process without a sentence: behind that of `processes`
 
 # LLVM at level 1 compiles the TwoMoon programs in half the time (UDA 2.5 s against 4.7 s, MPL+UDA 5.2 s against 9.4 s
 # of CPU time), and their steps take no longer than at level 3 (1.12 against 1.11 ms, 2.03 against 2.11 ms). For
@@ -48,6 +54,53 @@ def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
         # TwoMoon programs compile in 1 to 4 s each: JAX's own threshold of 1 s would miss some of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Which process this is, where several do one run together; left alone, it is the only one."""
+
+    processes: Annotated[int, Ge(1)] = 1
+    """How many processes there are, on one machine or on many."""
+    process_id: Annotated[int, Ge(0)] = 0
+    """Which of them this is: 0 decides, writes and speaks."""
+    coordinator: str = ""
+    """HOST:PORT where process 0 can be reached by all."""
+    cluster: Literal["none", "auto", "slurm", "k8s", "ompi", "mpi4py"] = "none"
+    """Ask the cluster instead: srun, a Kubernetes job, Open MPI, MPI; auto finds out, on TPU pods, too."""
+
+    def check(self) -> None:
+        """Refuse what no single field can."""
+        if self.process_id >= self.processes:
+            raise ValueError(f"--process-id {self.process_id} is none of --processes {self.processes}, counted from 0")
+        if (self.processes > 1) != bool(self.coordinator):
+            raise ValueError("several --processes need a --coordinator HOST:PORT, and one needs none")
+        if self.coordinator and not self.coordinator.rpartition(":")[2].isdigit():
+            raise ValueError(f"--coordinator takes HOST:PORT, got {self.coordinator!r}")
+        if self.coordinator and self.cluster != "none":
+            raise ValueError(f"--cluster {self.cluster} finds the other processes by itself: leave the coordinator out")
+
+
+def connect(cluster: Cluster) -> None:
+    """Find the other processes, if there are any; before JAX's first computation."""
+    if cluster.processes == 1 and cluster.cluster == "none":
+        return
+    import jax
+
+    # The service hears whoever reaches it: on one machine, that is this machine.
+    local = cluster.coordinator.rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]")
+    flags = (cluster.coordinator, cluster.processes, cluster.process_id) if cluster.coordinator else (None, None, None)
+    try:
+        jax.distributed.initialize(
+            *flags,
+            cluster_detection_method={"none": "deactivate", "auto": None}.get(cluster.cluster, cluster.cluster),
+            coordinator_bind_address=cluster.coordinator if local else None,
+            initialization_timeout=JOIN_S,
+            heartbeat_timeout_seconds=HEARTBEAT_S,
+        )
+    except (RuntimeError, ValueError) as error:
+        asked = f"the other processes at {cluster.coordinator}" if cluster.coordinator else "a cluster to be part of"
+        raise ConfigError(f"did not find {asked} within {JOIN_S} s: {str(error).splitlines()[0]}") from None
 
 
 def cache_folder() -> Path:

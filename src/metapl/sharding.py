@@ -106,7 +106,7 @@ class Layout:
         return jax.tree.map(jax.lax.with_sharding_constraint, state, self.shardings(state))
 
     def settle(self, state: PyTree, leading: int = 0) -> PyTree:
-        """Say where a state is in the words of `shardings`: in others, the loop's first step would be compiled twice."""
+        """Say where a state is in the words of `shardings`: in others, the steps would be compiled twice."""
         return state if self.mesh is None else jax.device_put(state, self.shardings(state, leading))
 
     def whole(self, tree: PyTree) -> PyTree:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl import algorithms, distributions, models, sharding
+from metapl import algorithms, distributions, models, processes, sharding
 from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data import feed as feeds
@@ -157,9 +157,10 @@ def train(
             examined = examinations(config, index) if examine else set()
             reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
             stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
-            pace = Pace()
+            pace, longest = Pace(), min(feed.longest, functions.longest)
             while step < stage.steps:
-                last = min(step + min(pace.steps, feed.longest, functions.longest), following(stops, step))
+                steps = 1 if longest == 1 else processes.agreed(lambda pace=pace: pace.steps)
+                last = min(step + steps, following(stops, step))
                 state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
                 pace.follow(last - step, totals)
                 step = last
