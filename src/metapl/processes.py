@@ -75,12 +75,12 @@ def meet(place: str) -> None:
 def wish(number: int) -> None:
     """Tell process 0 of a signal that reached this one alone."""
     if client := _client():
-        client.key_value_set("metapl/wish", str(number), allow_overwrite=True)
+        client.key_value_set("metapl/wish/signal", str(int(number)), allow_overwrite=True)
 
 
 def wished() -> int | None:
     """The signal that reached another process, if one did."""
-    found = dict(client.key_value_dir_get("metapl/wish")) if (client := _client()) else {}
+    found = dict(client.key_value_dir_get("metapl/wish/")) if (client := _client()) else {}
     return int(next(iter(found.values()))) if found else None
 
 
