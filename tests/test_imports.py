@@ -15,8 +15,8 @@ ROOT = Path(metapl.__file__).parent
 FLOORS = [
     {"", "schema"},
     {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime", "runs"},
-    {"processes"},
-    {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status", "sharding"},
+    {"processes", "sharding"},
+    {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status"},
     {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},
     {"train"},

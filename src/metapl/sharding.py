@@ -11,7 +11,6 @@ does the rest. A run on many devices has the numbers of a run on one, but for th
 """
 
 import functools
-import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge
-from flax.linen import logical_axis_rules
+from flax.linen import get_logical_axis_rules, logical_axis_rules
 from flax.linen.spmd import with_logical_constraint
 from jax.experimental import mesh_utils, multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -198,19 +197,49 @@ def layout(settings: Parallel, batches: Mapping[str, int], devices: Sequence[Any
     return Layout(mesh, tuple(table.items()), _words(mode, shape))
 
 
+def named(array: Array, *names: str | None) -> Array:
+    """In a traced function: say what an array's dimensions are, for the table to share them among devices.
+
+    A dimension that does not divide stays whole: of parts of unequal size, the partitioner of jax 0.10.2 makes wrong
+    gradients of convolutions. So does a name that the table does not have; without a mesh, nothing happens.
+    """
+    sizes, axes = jax.sharding.get_abstract_mesh().shape, dict(get_logical_axis_rules())
+
+    def fits(size: int, name: str | None) -> bool:
+        own = axes.get(name or "", ())
+        return size % math.prod(sizes[axis] for axis in ((own,) if isinstance(own, str) else own)) == 0
+
+    if not sizes:
+        return array
+    fitting = (name if fits(size, name) else None for size, name in zip(array.shape, names, strict=True))
+    return with_logical_constraint(array, tuple(fitting))
+
+
 def by_examples(tree: PyTree) -> PyTree:
     """In a traced function: share the examples of a batch, as they are stored, among all devices."""
-    return jax.tree.map(lambda leaf: with_logical_constraint(leaf, ("examples", *_unnamed(leaf.ndim - 1))), tree)
+    return jax.tree.map(lambda leaf: named(leaf, "examples", *(None,) * (leaf.ndim - 1)), tree)
 
 
 def as_networks_see(tree: PyTree) -> PyTree:
     """In a traced function: share views as networks share their activations; pictures are [B, H, W, C]."""
 
-    def constrained(leaf: Array) -> Array:
-        rest = (None, "width", None) if leaf.ndim == 4 else _unnamed(leaf.ndim - 1)
-        return with_logical_constraint(leaf, ("batch", *rest))
+    def seen(leaf: Array) -> Array:
+        return activations(leaf) if leaf.ndim == 4 else named(leaf, "batch", *(None,) * (leaf.ndim - 1))
 
-    return jax.tree.map(constrained, tree)
+    return jax.tree.map(seen, tree)
+
+
+def activations(array: Array) -> Array:
+    """In a traced function: name the dimensions of activations [N, H, W, C]; others have none to name."""
+    return named(array, "batch", "height", "width", "channels") if array.ndim == 4 else array
+
+
+def gathered(weights: Array) -> Array:
+    """In a traced function: have a layer's weights whole on every device, to compute with them.
+
+    Left to itself, the partitioner of jax 0.10.2 splits convolutions by channels at times, some gradients wrongly.
+    """
+    return named(weights, *(None,) * weights.ndim)
 
 
 def to_host(leaf: Any) -> NDArray[np.generic]:
@@ -246,7 +275,3 @@ def _words(mode: str, shape: tuple[int, int]) -> str:
     if mode == "hybrid":
         return f"{math.prod(shape)} devices: {shape[0]} replicas of {shape[1]}, which share pictures and weights"
     return f"{shape[0]} devices share every batch" + (" and all weights" if mode == "weights" else "")
-
-
-def _unnamed(dimensions: int) -> tuple[None, ...]:
-    return tuple(itertools.repeat(None, dimensions))

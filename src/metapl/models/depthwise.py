@@ -12,6 +12,7 @@ from flax import linen as nn
 from jax import lax
 
 from metapl import runtime
+from metapl.sharding import gathered
 from metapl.types import Array
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
@@ -37,7 +38,7 @@ class DepthwiseConv(nn.Module):
         def summed(x: Array, kernel: Array) -> Array:
             return shifted_products(x, kernel, self.stride, padding)
 
-        return runtime.on_cpus(summed, grouped, x.astype(self.dtype), kernel.astype(self.dtype))
+        return runtime.on_cpus(summed, grouped, x.astype(self.dtype), gathered(kernel.astype(self.dtype)))
 
 
 def convolution(x: Array, kernel: Array, stride: int, padding: Padding) -> Array:

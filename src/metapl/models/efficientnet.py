@@ -30,7 +30,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from flax import linen as nn
 
 from metapl.models.depthwise import DepthwiseConv
-from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
+from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat, whole
 from metapl.models.norm import BatchNorm
 from metapl.types import Array, ModelConfig
 
@@ -185,7 +185,8 @@ class SqueezeExcite(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        dense = partial(nn.Conv, kernel_size=(1, 1), dtype=self.dtype, kernel_init=truncated_normal)
+        layer = partial(nn.Conv, kernel_size=(1, 1), dtype=self.dtype, kernel_init=truncated_normal)
+        dense = partial(layer, promote_dtype=whole)
         y = nn.swish(dense(self.squeezed, name="reduce")(x.mean((1, 2), keepdims=True)))
         return x * nn.sigmoid(dense(x.shape[-1], name="expand")(y))
 

@@ -1,10 +1,12 @@
 """What the picture networks share: precision, convolutions without bias, and the classifier at the end."""
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.linen.dtypes import promote_dtype
 
+from metapl.sharding import gathered
 from metapl.types import Array
 
 Precision = Literal["float32", "bfloat16"]
@@ -36,8 +38,18 @@ def conv(
         use_bias=False,
         dtype=dtype,
         kernel_init=kernel_init,
+        promote_dtype=whole,
         name=name,
     )
+
+
+def whole(*arrays: Array | None, dtype: Any = None, inexact: bool = True) -> list[Array | None]:
+    """Bring a layer's inputs and weights to one dtype, as flax does, and have the weights whole on every device.
+
+    Where devices keep parts of a kernel, they gather it here, to compute with it, and let it go again.
+    """
+    inputs, *weights = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
+    return [inputs, *(None if some is None else gathered(some) for some in weights)]
 
 
 def classify(
@@ -54,7 +66,7 @@ def classify(
     """
     features = x.astype(jnp.float32).mean((1, 2))
     features = nn.Dropout(dropout, deterministic=not train)(features)
-    return nn.Dense(classes, kernel_init=kernel_init, name="head")(features)
+    return nn.Dense(classes, kernel_init=kernel_init, promote_dtype=whole, name="head")(features)
 
 
 def maybe_remat(block: Block, remat: bool) -> Block:

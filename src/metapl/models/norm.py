@@ -10,9 +10,9 @@ the width of pictures keep it, instead of gathering whole pictures for a part of
 
 import jax.numpy as jnp
 from flax import linen as nn
-from flax.linen.spmd import with_logical_constraint
 from jax import lax
 
+from metapl.sharding import activations
 from metapl.types import Array
 
 
@@ -25,7 +25,7 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        shape, x = x.shape[-1:], named(x)
+        shape, x = x.shape[-1:], activations(x)
         scale = self.param("scale", self.scale_init, shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, shape, jnp.float32)
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, shape, jnp.float32)
@@ -41,9 +41,4 @@ class BatchNorm(nn.Module):
             var = jnp.maximum(lax.square(wide).mean(axes) - lax.square(mean), 0.0)
             running_mean.value = self.decay * running_mean.value + (1 - self.decay) * mean
             running_var.value = self.decay * running_var.value + (1 - self.decay) * var
-        return named(((wide - mean) * (scale * lax.rsqrt(var + self.epsilon)) + bias).astype(x.dtype))
-
-
-def named(x: Array) -> Array:
-    """Name the dimensions of activations [N, H, W, C], for who shares them among devices; others have no width."""
-    return with_logical_constraint(x, ("batch", "height", "width", "channels")) if x.ndim == 4 else x
+        return activations(((wide - mean) * (scale * lax.rsqrt(var + self.epsilon)) + bias).astype(x.dtype))
