@@ -123,7 +123,7 @@ def good_checkpoint(out: Path, fits: Callable[[checkpoint.Note], str], say: Say)
 
     def find() -> str | None:
         path = newest_good(out, fits, say)
-        return path and path.name
+        return path.name if path else None
 
     name = processes.agreed(find)
     return out / checkpoint.FOLDER / name if name else None

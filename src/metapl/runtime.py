@@ -89,17 +89,19 @@ def connect(cluster: Cluster) -> None:
 
     # The service hears whoever reaches it: on one machine, that is this machine.
     local = cluster.coordinator.rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]")
-    flags = (cluster.coordinator, cluster.processes, cluster.process_id) if cluster.coordinator else (None, None, None)
+    told = bool(cluster.coordinator)
     try:
         jax.distributed.initialize(
-            *flags,
+            cluster.coordinator if told else None,
+            cluster.processes if told else None,
+            cluster.process_id if told else None,
             cluster_detection_method={"none": "deactivate", "auto": None}.get(cluster.cluster, cluster.cluster),
             coordinator_bind_address=cluster.coordinator if local else None,
             initialization_timeout=JOIN_S,
             heartbeat_timeout_seconds=HEARTBEAT_S,
         )
     except (RuntimeError, ValueError) as error:
-        asked = f"the other processes at {cluster.coordinator}" if cluster.coordinator else "a cluster to be part of"
+        asked = f"the other processes at {cluster.coordinator}" if told else "a cluster to be part of"
         raise ConfigError(f"did not find {asked} within {JOIN_S} s: {str(error).splitlines()[0]}") from None
 
 

@@ -203,11 +203,12 @@ def named(array: Array, *names: str | None) -> Array:
     A dimension that does not divide stays whole: of parts of unequal size, the partitioner of jax 0.10.2 makes wrong
     gradients of convolutions. So does a name that the table does not have; without a mesh, nothing happens.
     """
-    sizes, axes = jax.sharding.get_abstract_mesh().shape, dict(get_logical_axis_rules())
+    sizes = jax.sharding.get_abstract_mesh().shape
+    rules: dict[str | None, Any] = dict(get_logical_axis_rules())
 
     def fits(size: int, name: str | None) -> bool:
-        own = axes.get(name or "", ())
-        return size % math.prod(sizes[axis] for axis in ((own,) if isinstance(own, str) else own)) == 0
+        axes = rules.get(name, ())
+        return size % math.prod(sizes[axis] for axis in ((axes,) if isinstance(axes, str) else axes)) == 0
 
     if not sizes:
         return array

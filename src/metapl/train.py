@@ -159,7 +159,8 @@ def train(
             stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
             pace, longest = Pace(), min(feed.longest, functions.longest)
             while step < stage.steps:
-                steps = 1 if longest == 1 else processes.agreed(lambda pace=pace: pace.steps)
+                steps = 1 if longest == 1 else processes.same(pace.steps)
+                last = min(step + steps, following(stops, step))
                 last = min(step + steps, following(stops, step))
                 state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
                 pace.follow(last - step, totals)
