@@ -263,7 +263,7 @@ def read_tree(path: Path, like: PyTree) -> PyTree:
         raise ConfigError(
             f"{path} does not fit this version's networks and optimizers; go on with the one that wrote it"
         )
-    return jax.device_put(found)
+    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else jax.device_put(leaf), found)
 
 
 def _measure(folder: Path) -> dict[str, tuple[int, str]]:
