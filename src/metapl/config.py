@@ -41,6 +41,9 @@ class Stage:
     """Labelled examples in a batch."""
     unlabeled_batch: Annotated[int, Ge(1)] = 64
     """Unlabelled examples in a batch."""
+    microbatches: Annotated[int, Ge(1)] = 1
+    """Parts in which a network passes a batch, one after another: the memory of one part, for one more forward pass.
+    Batch norm then normalises each part by itself (models/microbatches.py); 1: the whole batch at once."""
     unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
     """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
     model: ModelConfig | None = None
@@ -53,6 +56,12 @@ class Stage:
                 f"unlabeled: {self.method.name} learns from answers to the unlabelled examples; labelled ones cannot "
                 "take their place"
             )
+        batches = {"labeled_batch": self.labeled_batch}
+        if self.method.uses_unlabeled:
+            batches["unlabeled_batch"] = self.unlabeled_batch
+        for name, size in batches.items():
+            if size % self.microbatches:
+                raise ValueError(f"{name} = {size} does not divide into microbatches = {self.microbatches}")
         for field in dataclasses.fields(self.method):
             setting = getattr(self.method, field.name)
             if isinstance(setting, Optimizer):

@@ -24,6 +24,7 @@ from metapl.data import loader
 from metapl.data.dataset import Dataset
 from metapl.data.feed import Feed, StoredAnswers
 from metapl.distributions import Counting, Teacher
+from metapl.models.microbatches import in_parts
 from metapl.pace import Pace
 from metapl.schema import ConfigError
 from metapl.scores import score
@@ -301,6 +302,7 @@ def stage_functions(
     config: Config, stage: Stage, network: Network, own_data: bool, layout: Layout = SINGLE
 ) -> StageProgram:
     """Make a stage's functions; nothing is compiled yet."""
+    network = in_parts(network, stage.microbatches)
     algorithm = algorithms.build(stage.method, network, stage.steps)
     to_views = views.build(config.augmentation)
 
