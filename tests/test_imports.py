@@ -25,7 +25,7 @@ FLOORS = [
     {"predictor"},
     {"predict", "export"},
     {"pseudo_label"},
-    {"demo"},
+    {"demo", "plan"},
     {"data_cli"},
     {"sweep", "serve"},
     {"cli"},

@@ -248,6 +248,31 @@ def bench(args: Sequence[str]) -> None:
     verb.bench(args, bench)
 
 
+def plan(args: Sequence[str]) -> None:
+    """Plan a run for machines that are not here: memory, collectives, time of a step.
+
+    Compiles the whole training step of a stage (views of a batch, teacher, student, feedback, optimizers, averages)
+    from shapes alone, for a TPU slice or for so many devices of this CPU, and says what each device has to hold, to
+    compute, to send; how long a step takes at the least; whether it fits, and if not, what to change. No data, TPU or
+    GPU is needed. Every setting is a flag, too: --parallel.model, --model.remat, --stages.0.microbatches, …
+
+    Exit code 0: it fits; 1: it does not. docs/scale.md tells what the rows mean.
+
+    Examples:
+
+      metapl plan digits_mpl_small --devices 8
+
+      metapl plan cifar10_4k_mpl --devices 8 --chip a100 --json
+
+      metapl plan efficientnet_l2_mpl --topology v3:32x32      the paper's own, in minutes (pip install 'metapl[tpu]')
+
+      metapl plan resnet50_imagenet_mpl --topology v3:16x16 --parallel.mode data --help      lists all settings
+    """
+    from metapl.plan import verb
+
+    verb.plan(args, plan)
+
+
 def eval_run(args: Sequence[str]) -> None:
     """Evaluate a finished run's weights again, on the data that it was trained with.
 
@@ -461,6 +486,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "sweep": sweep,
     "data": data,
     "bench": bench,
+    "plan": plan,
 }
 
 

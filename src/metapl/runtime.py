@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -130,6 +131,50 @@ def is_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
+def virtual_devices(number: int) -> list[Any]:
+    """So many devices that share this CPU; nothing may have been computed before."""
+    import jax
+
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        jax.config.update("jax_num_cpu_devices", number)
+    except RuntimeError:
+        if jax.device_count() < number:
+            raise
+    return jax.devices()[:number]
+
+
+# What libtpu would otherwise look for or complain about: no TPU is touched, so that several programs may be at it.
+_NO_TPU_HERE = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v3-8",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+
+
+def tpu_devices(topology: str) -> list[Any]:
+    """The cores of a TPU slice that is not here, to compile for: v3:32x32 has 2,048."""
+    import jax
+
+    for name, value in _NO_TPU_HERE.items():
+        os.environ.setdefault(name, value)
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    jax.config.update("jax_platforms", "cpu")
+    from jax.experimental import topologies
+
+    try:
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
+    except (RuntimeError, ImportError, OSError, ValueError) as error:
+        if find_spec("libtpu") is None:
+            raise ConfigError(
+                "to compile for TPUs takes their compiler: pip install 'metapl[tpu]' (0.7 GB; no TPU is needed)"
+            ) from None
+        why = str(error).splitlines()[0].partition(": ")[2] or str(error)
+        raise ConfigError(f"{topology!r} is not a topology, such as v3:32x32 or v5e:4x4: {why}") from None
+
+
 def on_cpus(quick: Callable[..., Result], usual: Callable[..., Result], *args: Any) -> Result:
     """Give `quick(*args)` in programs for CPUs, `usual(*args)` in others.
 
@@ -163,6 +208,15 @@ def peak_rss_bytes() -> int:
     """The most memory that this process has held at once."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def rss_bytes() -> int:
+    """How much memory this process holds now; where the system does not tell, the most that it has held."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return peak_rss_bytes()
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def environment_with_cache(folder: Path) -> dict[str, str]:
