@@ -16,6 +16,7 @@ FLOORS = [
     {"", "schema"},
     {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime", "runs"},
     {"processes", "sharding"},
+    {"parts"},
     {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status"},
     {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},

@@ -42,8 +42,8 @@ class Stage:
     unlabeled_batch: Annotated[int, Ge(1)] = 64
     """Unlabelled examples in a batch."""
     microbatches: Annotated[int, Ge(1)] = 1
-    """Parts in which a network passes a batch, one after another: the memory of one part, for one more forward pass.
-    Batch norm then normalises each part by itself (models/microbatches.py); 1: the whole batch at once."""
+    """Parts in which a batch is made into views and passed, one after another: the memory of one part, for one more
+    forward pass. Batch norm then normalises each part by itself (models/microbatches.py); 1: all at once."""
     unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
     """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
     model: ModelConfig | None = None

@@ -27,7 +27,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy.typing import NDArray
 
 from metapl.schema import ConfigError
-from metapl.types import Array, PyTree
+from metapl.types import STACKED, Array, PyTree
 
 Axes = str | tuple[str, ...]
 Mode = Literal["auto", "single", "data", "hybrid", "weights"]
@@ -94,7 +94,8 @@ class Layout:
     def shardings(self, state: PyTree, leading: int = 0) -> PyTree:
         """Where each leaf of a state belongs, or of its shapes: kernels in parts of one dimension.
 
-        `leading` axes are not of the kernels' own: those of the seeds.
+        `leading` axes are not of the kernels' own: those of the seeds. Nor is that of stacked blocks, which a loop goes
+        along.
         """
         return jax.tree_util.tree_map_with_path(lambda path, leaf: self._sharding(path, leaf.shape, leading), state)
 
@@ -151,6 +152,10 @@ class Layout:
             return jnp.asarray(rows)
         return _put(rows, self._rows(leading + 1, rows.shape))
 
+    def rows(self, shape: Sequence[int], leading: int = 0) -> NamedSharding | None:
+        """Where the rows of a batch belong; `leading` axes come before them."""
+        return None if self.mesh is None else self._rows(leading + 1, shape)
+
     def _rows(self, dimensions: int, shape: Sequence[int]) -> NamedSharding:
         """Over all devices, or else over the replicas, or else nowhere, as the size allows."""
         assert self.mesh is not None
@@ -165,6 +170,7 @@ class Layout:
         spec: list[Any] = []
         if axes and getattr(path[-1] if path else None, "key", None) == SPLIT:
             each = _size(self.mesh, axes)
+            leading += any(str(getattr(step, "key", "")).endswith(STACKED) for step in path)
             dividing = [(size, place) for place, size in enumerate(shape) if place >= leading and size % each == 0]
             if dividing:
                 spec = [*[None] * max(dividing)[1], axes]
@@ -174,8 +180,16 @@ class Layout:
 SINGLE = Layout()
 
 
-def layout(settings: Parallel, batches: Mapping[str, int], devices: Sequence[Any] | None = None) -> Layout:
-    """Choose who does what, for batches by the names of their settings; `devices` may be of another machine."""
+def layout(
+    settings: Parallel,
+    batches: Mapping[str, int],
+    devices: Sequence[Any] | None = None,
+    parts: Mapping[str, int] | None = None,
+) -> Layout:
+    """Choose who does what, for batches by the names of their settings; `devices` may be of another machine.
+
+    `parts` are what networks see of the batches at once, where that is less.
+    """
     found = jax.devices() if devices is None else devices
     several = devices is None and jax.process_count() > 1
     if settings.mode == "single" and several:
@@ -186,7 +200,7 @@ def layout(settings: Parallel, batches: Mapping[str, int], devices: Sequence[Any
         raise ConfigError(f"parallel.model = {settings.model} does not divide the {len(found)} devices that there are")
     mode = "data" if settings.mode == "auto" else settings.mode
     shape = (len(found) // settings.model, settings.model)
-    if wrong := _undivided(batches, shape[0] if mode == "hybrid" else len(found)):
+    if wrong := _undivided({**batches, **(parts or {})}, shape[0] if mode == "hybrid" else len(found)):
         if settings.mode == "auto" and not several:
             return Layout(words=f"one of {len(found)} devices works: {wrong}")
         raise ConfigError(wrong)

@@ -100,7 +100,7 @@ def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
     own_data = any(dataset is not datasets[0] for dataset in datasets)
     networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
     pairs = zip(config.stages, networks, strict=True)
-    layout = sharding.layout(config.parallel, batches(config))
+    layout = sharding.layout(config.parallel, batches(config), parts=parts(config))
     stages = tuple(stage_functions(config, stage, network, own_data, layout) for stage, network in pairs)
     return Program(networks, own_data, stages, layout)
 
@@ -113,6 +113,17 @@ def batches(config: Config) -> dict[str, int]:
         if stage.method.uses_unlabeled:
             sizes[f"stages.{index}.unlabeled_batch"] = stage.unlabeled_batch
     return sizes
+
+
+def parts(config: Config) -> dict[str, int]:
+    """How much of the batches networks see at once, where that is less."""
+    return {
+        f"{name} / microbatches": size // stage.microbatches
+        for index, stage in enumerate(config.stages)
+        if stage.microbatches > 1
+        for name, size in batches(config).items()
+        if name.startswith(f"stages.{index}.")
+    }
 
 
 def train(
@@ -304,7 +315,7 @@ def stage_functions(
     """Make a stage's functions; nothing is compiled yet."""
     network = in_parts(network, stage.microbatches)
     algorithm = algorithms.build(stage.method, network, stage.steps)
-    to_views = views.build(config.augmentation)
+    to_views = views.build(config.augmentation, stage.microbatches, layout.devices)
 
     def augment(batch: Batch, key: Array) -> Views:
         return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))

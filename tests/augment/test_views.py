@@ -36,6 +36,15 @@ def test_points_get_jitter_and_nothing_else():
     np.testing.assert_array_equal(views.eval_view(Augmentation(jitter=0.5))(points), points)
 
 
+def test_views_in_parts_are_of_the_same_pictures_in_the_same_order():
+    config = Augmentation(weak=STILL, strong=RandAugment(ops=("invert",), layers=1))
+    whole, parts = views_of(config), jax.jit(views.build(config, 3))(BATCH, KEY)
+    np.testing.assert_array_equal(parts.labeled, whole.labeled)
+    np.testing.assert_array_equal(parts.weak, whole.weak)
+    strong = np.asarray(parts.strong)
+    assert ((strong == whole.weak) | np.isclose(strong, -whole.weak)).all((1, 2, 3)).all()  # each is itself or inverted
+
+
 def test_pictures_come_out_normalised():
     seen = views_of(Augmentation())
     assert (seen.labeled.shape, seen.weak.shape, seen.strong.shape) == (

@@ -8,16 +8,15 @@ derivative is asked for: losses are still of the whole batch, and no method know
 In training mode, batch norm then sees one part at a time ("ghost batch norm", Hoffer et al., 2017): each part is
 normalised with its own mean and variance, so that a step is not that of the whole batch, except where a network has no
 batch norm. The running statistics move once a step, by the mean over the parts of what each would have made of them.
-Parts are interleaved, so that labelled, weak and strong views passed together are in each part in equal shares, and the
-examples of a part are on all devices that share the batch.
+Labelled, weak and strong views that are passed together are in each part in equal shares (parts.py).
 """
 
 import functools
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
+from metapl.parts import cut, join
 from metapl.schema import ConfigError
 from metapl.types import Array, Network, PyTree
 
@@ -42,25 +41,13 @@ def in_parts(network: Network, parts: int) -> Network:
             logits, new_stats = answer(params, *part)
             return jax.tree.map(jnp.add, total, new_stats), logits
 
+        if len(inputs) % parts:
+            raise ConfigError(f"microbatches = {parts} does not divide a pass of {len(inputs)} examples")
         nothing = jax.tree.map(jnp.zeros_like, stats)
-        total, logits = jax.lax.scan(next_part, nothing, (_cut(inputs, parts), jnp.arange(parts)))
-        return _join(logits), jax.tree.map(lambda leaf: leaf / parts, total)
+        total, logits = jax.lax.scan(next_part, nothing, (cut(inputs, parts, "batch"), jnp.arange(parts)))
+        return join(logits), jax.tree.map(lambda leaf: leaf / parts, total)
 
     def with_dropout(rate: float) -> Network:
         return in_parts(network.with_dropout(rate), parts)
 
     return Network(network.init, apply, with_dropout)
-
-
-def _cut(inputs: Array, parts: int) -> Array:
-    """[N, ...] → [parts, N/parts, ...], every `parts`-th together: a device's neighbouring rows go to all parts."""
-    if len(inputs) % parts:
-        raise ConfigError(f"microbatches = {parts} does not divide a pass of {len(inputs)} examples")
-    rows = jnp.swapaxes(inputs.reshape(-1, parts, *inputs.shape[1:]), 0, 1)
-    width = (None, "width", None) if inputs.ndim == 4 else (None,) * (inputs.ndim - 1)
-    return nn.with_logical_constraint(rows, (None, "batch", *width))
-
-
-def _join(logits: Array) -> Array:
-    """Undo it: [parts, N/parts, C] → [N, C]."""
-    return jnp.swapaxes(logits, 0, 1).reshape(-1, *logits.shape[2:])

@@ -13,7 +13,7 @@ from metapl.config import Config
 from metapl.data import loader
 from metapl.plan.examples import Examples
 from metapl.sharding import Layout
-from metapl.train import batches, stage_functions
+from metapl.train import batches, parts, stage_functions
 from metapl.types import Batch, DistributionsConfig, PyTree, Weights
 
 
@@ -31,7 +31,7 @@ class Planned(NamedTuple):
 
 def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence[Any]) -> Planned:
     """Make the program of one stage; those before it are traced for the weights that they hand on."""
-    layout, device = sharding.layout(config.parallel, batches(config), devices), devices[0]
+    layout, device = sharding.layout(config.parallel, batches(config), devices, parts(config)), devices[0]
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
     weights: Weights | None = None
     for number in range(index + 1):
