@@ -12,6 +12,7 @@ from metapl import cli, models, runtime
 from metapl import config as configs
 from metapl.bench import flops
 from metapl.plan import examples, report, roofline, run
+from metapl.plan.advice import advice
 from metapl.plan.chips import CHIPS, GIB
 from metapl.plan.hlo import Traffic
 from metapl.plan.target import Machine
@@ -64,20 +65,28 @@ def test_it_is_told_in_a_table_and_a_sentence(planned):
     assert report.table(planned).row_count > 10
 
 
-def test_what_does_not_fit_comes_with_advice(planned, tmp_path, monkeypatch):
-    monkeypatch.setitem(CHIPS, "v3", CHIPS["v3"]._replace(granted=1000))
-    found = here(
-        tmp_path, TINY.replace('name = "mlp"', 'name = "wide_resnet"\ndepth = 10\nwidth = 1').replace("8x", "8")
-    )
-    assert not found["fits"]
-    said = " ".join(report.sentences(found))
+def test_what_does_not_fit_comes_with_advice(planned):
+    small = {"fits": False, "memory": planned["memory"] | {"limit": 1000}}
+    model = 'name = "wide_resnet"\ndepth = 10'
+    config = configs.parse(TINY.replace('name = "mlp"', model), "here")
+    said = " ".join(report.sentences(planned | small | {"advice": advice(config, 0, devices=4)}))
+    assert "it needs" in said
+    assert "of 1000 B, and it does not fit" in said
     for setting in (
         "--model.precision bfloat16",
         "--model.remat",
+        "--parallel.mode hybrid --parallel.model 2",
         "--stages.0.microbatches 2",
         "--stages.0.unlabeled_batch 8",
     ):
         assert setting in said
+    thrifty = configs.parse(TINY.replace('name = "mlp"', model + '\nremat = true\nprecision = "bfloat16"'), "here")
+    assert [line.split()[0] for line in advice(thrifty, 0, devices=1)] == [
+        "--stages.0.microbatches",
+        "--stages.0.unlabeled_batch",
+    ]
+    odd = configs.parse(TINY.replace("labeled_batch = 8", "labeled_batch = 5"), "here")
+    assert [line.split()[0] for line in advice(odd, 0, devices=1)] == ["--stages.0.unlabeled_batch"]
 
 
 def test_a_refusal_is_a_sentence(planned, monkeypatch, tmp_path):
