@@ -5,7 +5,7 @@ device has, which are neighbours, as many as any other part.
 """
 
 import jax.numpy as jnp
-from flax import linen as nn
+from flax.linen.spmd import with_logical_constraint
 from jax import Array
 
 
@@ -14,7 +14,7 @@ def cut(examples: Array, parts: int, name: str) -> Array:
     rows = jnp.swapaxes(examples.reshape(-1, parts, *examples.shape[1:]), 0, 1)
     width = "width" if name == "batch" and examples.ndim == 4 else None
     rest = (None, width, None) if examples.ndim == 4 else (None,) * (examples.ndim - 1)
-    return nn.with_logical_constraint(rows, (None, name, *rest))
+    return with_logical_constraint(rows, (None, name, *rest))
 
 
 def join(parts: Array) -> Array:

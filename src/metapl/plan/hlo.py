@@ -140,7 +140,7 @@ def _called(instruction: Instruction) -> Iterator[str]:
 
 def size(kind: str) -> int:
     """Bytes of a type, which may be a tuple: f32[8,128]{1,0}."""
-    return sum(_bytes(name) * math.prod(map(int, dims.split(",") if dims else ())) for name, dims in _shapes(kind))
+    return sum(int(_bytes(name) * math.prod(map(int, dims.split(",") if dims else ()))) for name, dims in _shapes(kind))
 
 
 def _shapes(kind: str) -> Iterator[tuple[str, str]]:

@@ -38,16 +38,16 @@ def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence
         stage, network = config.stages[number], models.build(config.stage_models[number], examples.classes)
         functions = stage_functions(config, stage, network, own_data=False, layout=layout)
         batch = _batch(config, number, examples, layout, device)
-        data = loader.Piece(batch, jax.ShapeDtypeStruct((), jnp.int32))
+        data = loader.Piece(batch, 0)
         start = None if isinstance(stage.method, DistributionsConfig) else weights
         state = jax.eval_shape(functions.init, keys, start, None, data, None)
         weights = functions.predictor(state)
     assert weights is not None
     totals = jax.eval_shape(functions.zeros, state, keys, None, data)
     state = layout.placed(state, leading=1) if layout.mesh else _whole(state, layout, device)
-    number = jax.ShapeDtypeStruct((), jnp.int32)
-    totals, keys, first, last = (_whole(tree, layout, device) for tree in (totals, keys, number, number))
-    arguments = state, totals, keys, None, data._replace(first=first), first, last
+    step: Any = _whole(jax.ShapeDtypeStruct((), jnp.int32), layout, device)
+    totals, keys = _whole(totals, layout, device), _whole(keys, layout, device)
+    arguments = state, totals, keys, None, data._replace(first=step), step, step
     size = sum(leaf.size for leaf in jax.tree.leaves(weights.params))
     return Planned(layout, functions.advance, arguments, state, batch, flops.count(functions.advance, *arguments), size)
 
@@ -57,7 +57,7 @@ def _batch(config: Config, index: int, examples: Examples, layout: Layout, devic
     stage = config.stages[index]
     dtype = jnp.uint8 if examples.are_pictures else jnp.float32
 
-    def rows(number: int, *shape: int, dtype: Any) -> jax.ShapeDtypeStruct:
+    def rows(number: int, *shape: int, dtype: Any) -> Any:  # a shape, which stands for an array
         place = layout.rows((1, number, *shape), leading=1) or SingleDeviceSharding(device)
         return jax.ShapeDtypeStruct((1, number, *shape), dtype, sharding=place)
 
