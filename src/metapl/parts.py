@@ -9,19 +9,12 @@ from flax.linen.spmd import with_logical_constraint
 from jax import Array
 
 
-def cut(examples: Array, parts: int, name: str) -> Array:
-    """[N, ...] → [parts, N/parts, ...]; `name` is what devices know the examples' dimension by (sharding.py)."""
+def cut(examples: Array, parts: int, names: tuple[str | None, ...]) -> Array:
+    """[N, ...] → [parts, N/parts, ...]; `names` are what devices know the dimensions by (sharding.py)."""
     rows = jnp.swapaxes(examples.reshape(-1, parts, *examples.shape[1:]), 0, 1)
-    width = "width" if name == "batch" and examples.ndim == 4 else None
-    rest = (None, width, None) if examples.ndim == 4 else (None,) * (examples.ndim - 1)
-    return with_logical_constraint(rows, (None, name, *rest))
+    return with_logical_constraint(rows, (None, *names))
 
 
 def join(parts: Array) -> Array:
     """Undo it: [parts, N/parts, ...] → [N, ...]."""
     return jnp.swapaxes(parts, 0, 1).reshape(-1, *parts.shape[2:])
-
-
-def fitting(parts: int, examples: int, devices: int) -> int:
-    """The most parts, of so many at most, that divide them and leave every device as many examples in each."""
-    return max((fewer for fewer in range(1, parts + 1) if examples % (fewer * devices) == 0), default=1)

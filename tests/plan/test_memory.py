@@ -18,6 +18,11 @@ Total hbm usage >= 28.72G:
 
 def test_a_refusal_says_what_was_needed():
     assert memory.refusal(REFUSED) == (int(28.2 * 2**30), int(15.48 * 2**30))
+    early = "the total memory required for HLO temporaries (69.87G) exceeds available HBM (15.48G)."
+    assert memory.refusal(f"RESOURCE_EXHAUSTED: Ran out of memory on HBM, {early}") == (
+        int(69.87 * 2**30),
+        int(15.48 * 2**30),
+    )
     assert memory.refusal("RESOURCE_EXHAUSTED: no numbers") is None
     assert memory.refusal("INTERNAL: Used 3.0G of 2.0G hbm") is None
 

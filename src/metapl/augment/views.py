@@ -23,7 +23,7 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from metapl.augment import crop
 from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment, distort
-from metapl.parts import cut, fitting, join
+from metapl.parts import cut, join
 from metapl.schema import ConfigError
 from metapl.types import Array, Batch, Views
 
@@ -74,9 +74,9 @@ def usual(mirrored: bool, shift_pixels: int) -> Augmentation:
 
 
 def build(config: Augmentation, parts: int = 1, devices: int = 1) -> Callable[[Batch, Array], Views]:
-    """Make the function from (batch, key) to views; of pictures in parts, as far as many devices can share each part.
+    """Make the function from (batch, key) to views; of pictures in so many parts one after another, on so many devices.
 
-    Parts have keys of their own. On TPUs it takes about 1.8 GiB to distort one picture of 512×512: one at a time fits.
+    Parts have keys of their own. On TPUs it takes about 1.8 GiB to distort one picture of 512×512: few at a time fit.
     """
 
     def views(batch: Batch, key: Array) -> Views:
@@ -90,11 +90,12 @@ def build(config: Augmentation, parts: int = 1, devices: int = 1) -> Callable[[B
         return Views(labeled, batch.labels, unlabeled, strong, own_strong, *told)
 
     def both(pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
-        number = fitting(parts, len(pictures), devices)
-        if number == 1:
+        if parts == 1:
             return pair(pictures, weak_key, strong_key)
-        keys = (jax.random.split(key, number) for key in (weak_key, strong_key))
-        made = jax.lax.map(lambda part: pair(*part), (cut(pictures, number, "examples"), *keys))
+        # Where a part has fewer pictures than there are devices, those that share a network's batch share it.
+        rows = "examples" if len(pictures) // parts % devices == 0 else "batch"
+        keys = (jax.random.split(key, parts) for key in (weak_key, strong_key))
+        made = jax.lax.map(lambda part: pair(*part), (cut(pictures, parts, (rows, None, None, None)), *keys))
         return join(made[0]), join(made[1])
 
     def pair(pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:

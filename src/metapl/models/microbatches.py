@@ -44,7 +44,8 @@ def in_parts(network: Network, parts: int) -> Network:
         if len(inputs) % parts:
             raise ConfigError(f"microbatches = {parts} does not divide a pass of {len(inputs)} examples")
         nothing = jax.tree.map(jnp.zeros_like, stats)
-        total, logits = jax.lax.scan(next_part, nothing, (cut(inputs, parts, "batch"), jnp.arange(parts)))
+        names = ("batch", None, "width", None) if inputs.ndim == 4 else ("batch", *(None,) * (inputs.ndim - 1))
+        total, logits = jax.lax.scan(next_part, nothing, (cut(inputs, parts, names), jnp.arange(parts)))
         return join(logits), jax.tree.map(lambda leaf: leaf / parts, total)
 
     def with_dropout(rate: float) -> Network:

@@ -10,7 +10,11 @@ from metapl.types import PyTree
 KINDS = {"params": "weights", "stats": "statistics", "opt_state": "optimizer", "average": "average"}
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-_NEEDED = re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) \w+")
+# Two sentences of the compiler's: before it has placed buffers, which are then temporaries alone, and after.
+_NEEDED = (
+    re.compile(r"temporaries \(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)"),
+    re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) \w+"),
+)
 
 
 class Memory(NamedTuple):
@@ -67,7 +71,7 @@ def held(leaf: Any) -> int:
 
 def refusal(message: str) -> Refusal | None:
     """Find in a compiler's error what it would have needed and what there was; None if it is another error."""
-    found = _NEEDED.search(message)
+    found = next(filter(None, (pattern.search(message) for pattern in _NEEDED)), None)
     if "RESOURCE_EXHAUSTED" not in message or not found:
         return None
     needed, unit, granted, granted_unit = found.groups()
