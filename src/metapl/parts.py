@@ -5,14 +5,15 @@ device has, which are neighbours, as many as any other part.
 """
 
 import jax.numpy as jnp
-from flax.linen.spmd import with_logical_constraint
 from jax import Array
+
+from metapl.sharding import named
 
 
 def cut(examples: Array, parts: int, names: tuple[str | None, ...]) -> Array:
     """[N, ...] → [parts, N/parts, ...]; `names` are what devices know the dimensions by (sharding.py)."""
     rows = jnp.swapaxes(examples.reshape(-1, parts, *examples.shape[1:]), 0, 1)
-    return with_logical_constraint(rows, (None, *names))
+    return named(rows, None, *names)
 
 
 def join(parts: Array) -> Array:
