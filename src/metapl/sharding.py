@@ -217,16 +217,9 @@ def named(array: Array, *names: str | None) -> Array:
     A dimension that does not divide stays whole: of parts of unequal size, the partitioner of jax 0.10.2 makes wrong
     gradients of convolutions. So does a name that the table does not have; without a mesh, nothing happens.
     """
-    sizes = jax.sharding.get_abstract_mesh().shape
-    rules: dict[str | None, Any] = dict(get_logical_axis_rules())
-
-    def fits(size: int, name: str | None) -> bool:
-        axes = rules.get(name, ())
-        return size % math.prod(sizes[axis] for axis in ((axes,) if isinstance(axes, str) else axes)) == 0
-
-    if not sizes:
+    if not jax.sharding.get_abstract_mesh().shape:
         return array
-    fitting = (name if fits(size, name) else None for size, name in zip(array.shape, names, strict=True))
+    fitting = (name if _fits(size, name) else None for size, name in zip(array.shape, names, strict=True))
     return with_logical_constraint(array, tuple(fitting))
 
 
@@ -244,9 +237,24 @@ def as_networks_see(tree: PyTree) -> PyTree:
     return jax.tree.map(seen, tree)
 
 
-def activations(array: Array) -> Array:
-    """In a traced function: name the dimensions of activations [N, H, W, C]; others have none to name."""
-    return named(array, "batch", "height", "width", "channels") if array.ndim == 4 else array
+def activations(array: Array, stride: int = 1) -> Array:
+    """In a traced function: name the dimensions of activations [N, H, W, C]; others have none to name.
+
+    What a layer with a stride makes too narrow to be shared is whole before it already: of a width in parts, its own
+    would come out twice as large in a loop.
+    """
+    if array.ndim != 4 or not jax.sharding.get_abstract_mesh().shape:
+        return array
+    width = "width" if _fits(-(-array.shape[2] // stride), "width") else None
+    return named(array, "batch", "height", width, "channels")
+
+
+def _fits(size: int, name: str | None) -> bool:
+    """Do the devices that the table gives a dimension to have equal parts of it?"""
+    sizes = jax.sharding.get_abstract_mesh().shape
+    rules: dict[str | None, Any] = dict(get_logical_axis_rules())
+    axes = rules.get(name, ())
+    return size % math.prod(sizes[axis] for axis in ((axes,) if isinstance(axes, str) else axes)) == 0
 
 
 def gathered(weights: Array) -> Array:

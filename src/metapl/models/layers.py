@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.linen.dtypes import promote_dtype
 
-from metapl.sharding import gathered
+from metapl.sharding import activations, gathered
 from metapl.types import Array
 
 Precision = Literal["float32", "bfloat16"]
@@ -28,9 +28,9 @@ def conv(
     dtype: jnp.dtype,
     padding: str | int = "SAME",
     kernel_init: nn.initializers.Initializer = he_normal,
-) -> nn.Conv:
+) -> "Conv":
     """Make a square convolution; the norm that follows it has the bias."""
-    return nn.Conv(
+    return Conv(
         features,
         (size, size),
         stride,
@@ -41,6 +41,14 @@ def conv(
         promote_dtype=whole,
         name=name,
     )
+
+
+class Conv(nn.Conv):
+    """flax's own, of pictures that devices may share."""
+
+    def __call__(self, inputs: Array) -> Array:
+        stride = self.strides if isinstance(self.strides, int) else 1
+        return super().__call__(activations(inputs, stride))
 
 
 def whole(*arrays: Array | None, dtype: Any = None, inexact: bool = True) -> list[Array | None]:
