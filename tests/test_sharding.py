@@ -118,3 +118,21 @@ def test_kernels_are_split_along_a_dimension_that_divides():
 def test_a_model_axis_goes_with_hybrid(wrong):
     with pytest.raises(ConfigError, match="mode 'hybrid' goes with a model above 1"):
         validate(wrong)
+
+
+def test_a_width_that_a_stride_makes_too_narrow_to_share_is_whole_before():
+    four = layout(Parallel("hybrid", 4), {}, DEVICES)
+    x = jax.ShapeDtypeStruct((8, 4, 4, 3), jnp.float32)
+    names = [str(jax.make_jaxpr(four(lambda x, s=s: sharding.activations(x, s)))(x)) for s in (1, 2)]
+    assert names[0].count("model") == names[1].count("model") + 1  # beside the mesh itself
+
+
+def test_what_a_loop_goes_along_is_not_split():
+    four = layout(Parallel("hybrid", 4), {}, DEVICES)
+    stack = {"stage1_blocks": {"kernel": jax.ShapeDtypeStruct((64, 1, 1, 8, 4), jnp.float32)}}
+    assert four.shardings(stack)["stage1_blocks"]["kernel"].shard_shape((64, 1, 1, 8, 4)) == (64, 1, 1, 2, 4)
+
+
+def test_parts_of_a_batch_must_divide_too():
+    with pytest.raises(ConfigError, match="labeled_batch / microbatches = 4 does not divide among 8"):
+        layout(Parallel("data"), {"labeled_batch": 16}, DEVICES, {"labeled_batch / microbatches": 4})
