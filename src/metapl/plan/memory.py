@@ -58,7 +58,7 @@ def by_kind(state: PyTree) -> dict[str, int]:
     kinds = dict.fromkeys([*KINDS.values(), "other"], 0)
     for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
         names = [getattr(step, "name", "") for step in path]
-        kind = "average" if "average" in names else next((KINDS[name] for name in names if name in KINDS), "other")
+        kind = next((KINDS[name] for name in names if name in KINDS), "other")  # the outermost: an average has params
         kinds[kind] += held(leaf)
     return {kind: size for kind, size in kinds.items() if size}
 
