@@ -43,7 +43,8 @@ class Stage:
     """Unlabelled examples in a batch."""
     microbatches: Annotated[int, Ge(1)] = 1
     """Parts in which a batch is made into views and passed, one after another: the memory of one part, for one more
-    forward pass. Batch norm then normalises each part by itself (models/microbatches.py); 1: all at once."""
+    forward pass. Batch norm then normalises each part by itself (models/microbatches.py), and on CPUs convolutions are
+    slow (docs/speed.md); 1: all at once."""
     unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
     """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
     model: ModelConfig | None = None

@@ -111,7 +111,8 @@ class EfficientNet(ModelConfig):
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
     scan: bool = False
-    """Compile the equal blocks of a stage once, as a loop: a large network compiles in a fraction of the time."""
+    """Compile the equal blocks of a stage once, as a loop: large networks compile in a fraction of the time. Not for
+    CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
     @property
     def resolution(self) -> int:

@@ -51,4 +51,4 @@ def in_parts(network: Network, parts: int) -> Network:
     def with_dropout(rate: float) -> Network:
         return in_parts(network.with_dropout(rate), parts)
 
-    return Network(network.init, apply, with_dropout)
+    return network._replace(apply=apply, with_dropout=with_dropout)

@@ -46,7 +46,8 @@ class WideResNet(ModelConfig):
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
     scan: bool = False
-    """Compile the equal blocks of a stage once, as a loop: a large network compiles in a fraction of the time."""
+    """Compile the equal blocks of a stage once, as a loop: large networks compile in a fraction of the time. Not for
+    CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
     def check(self) -> None:
         """Say what no single field can."""
