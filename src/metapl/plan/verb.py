@@ -25,7 +25,7 @@ def plan(args: Sequence[str], verb: Callable[..., None]) -> None:
     if not args or args[0].startswith("-"):
         if any(arg in ("-h", "--help") for arg in args):
             usage = "usage: metapl plan PRESET_OR_TOML --topology v3:32x32 | --devices 8 [--json] [--SETTING VALUE …]\n"
-            Console().print(usage, dedent(verb.__doc__), highlight=False, markup=False, sep="\n")
+            Console().print(usage, dedent(verb.__doc__), highlight=False, markup=False, soft_wrap=True, sep="\n")
             return
         raise ConfigError("plan needs a preset or a TOML file first; metapl train --help lists the presets")
 
