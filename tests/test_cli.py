@@ -11,7 +11,7 @@ import pytest
 from metapl import cli
 from metapl import config as configs
 
-LOOKING = ("runs", "doctor", "predict", "serve")  # verbs that make no folder
+LOOKING = ("plan", "runs", "doctor", "predict", "serve")  # verbs that make no folder
 
 
 def run(capsys, *args: str) -> tuple[int, str, str]:

@@ -15,6 +15,8 @@ ROOT = Path(metapl.__file__).parent
 FLOORS = [
     {"", "schema"},
     {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime", "runs"},
+    {"processes", "sharding"},
+    {"parts"},
     {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status", "temperature"},
     {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},
@@ -24,7 +26,7 @@ FLOORS = [
     {"predictor", "estimator"},
     {"predict", "export"},
     {"pseudo_label"},
-    {"demo", "fit"},
+    {"demo", "fit", "plan"},
     {"data_cli"},
     {"sweep", "serve"},
     {"cli"},

@@ -127,6 +127,21 @@ def test_lars_is_the_papers(decay):
     assert_close(descend(config), descend_by_hand(rule))
 
 
+def test_lars_scales_each_block_of_a_stack_by_itself():
+    theta = jnp.arange(1.0, 13).reshape(3, 2, 2)
+    g = jnp.sin(theta) + 0.1
+    update = build(Optimizer(2.0, momentum=0.9, rule="lars"), 10)
+
+    @jax.jit
+    def after(params, gradient):
+        return update.update(gradient, update.init(params), params)[0]
+
+    stack = after({"stage1_blocks": {"kernel": theta}}, {"stage1_blocks": {"kernel": g}})["stage1_blocks"]["kernel"]
+    for i in range(3):
+        alone = after({"kernel": theta[i]}, {"kernel": g[i]})["kernel"]
+        np.testing.assert_allclose(stack[i], alone, rtol=1e-6)
+
+
 @pytest.mark.parametrize("all_of_them", [False, True])
 def test_nesterov_with_decay_that_goes_by_name(all_of_them):
     """TF's MomentumOptimizer: a ← m a + g; θ ← θ − lr (g + m a)."""

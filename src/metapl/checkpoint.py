@@ -6,8 +6,10 @@ when all of it is on the disk, so that a step-… folder is a whole one, unless 
 checksum tells. Nothing in it is executed when it is read.
 """
 
+import errno
 import json
 import logging
+import os
 import shutil
 import sys
 import tempfile
@@ -23,6 +25,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl import processes
 from metapl.disk import put, sync
 from metapl.schema import ConfigError
 from metapl.types import PyTree
@@ -51,26 +54,28 @@ class Writer:
         self._orbax: Any = None
         self._link = ExitStack()  # open as long as orbax writes
         self._good = True
+        self._written_before = 0
 
     def write(self, name: str, contents: Contents, keep: Collection[str]) -> None:
         """Copy what the device holds, and write it behind the loop's back; then remove all others that `keep` lacks."""
         self.wait()
-        if (self._folder / name).exists():  # the run was here before, and was then as it is now
+        exists, wrong = processes.agreed(lambda: self._make_room(name))
+        if exists:  # the run was here before, and was then as it is now
             return
         ocp = _orbax()
         self._orbax = self._orbax or ocp.AsyncCheckpointer(ocp.PyTreeCheckpointHandler())
         growing = self._folder / f"{GROWING}{name}"
         try:
-            for path in self._folder.glob(f"{GROWING}*"):  # of one that failed, arrays may come late
-                shutil.rmtree(path, ignore_errors=True)
-            growing.mkdir(parents=True)
+            if wrong:
+                raise OSError(wrong, os.strerror(wrong))
             # Returns when all arrays are copied to the host: the loop gives them away at its next piece.
             place = self._link.enter_context(_plain(growing))
             self._orbax.save(place / STATE, args=ocp.args.PyTreeSave(contents.tree))
         except Exception as error:
             self._give_up(name, error)
             return
-        rest = (name, contents.note, contents.arrays, keep)
+        self._written_before += 1
+        rest = (name, contents.note, contents.arrays, keep, f"checkpoint {self._written_before}")
         self._thread = threading.Thread(target=self._finish, args=rest, name="checkpoint")
         self._thread.start()
 
@@ -81,27 +86,46 @@ class Writer:
             self._thread = None
         return self._good
 
-    def _finish(self, name: str, note: Note, arrays: Arrays, keep: Collection[str]) -> None:
-        growing = self._folder / f"{GROWING}{name}"
+    def _make_room(self, name: str) -> tuple[bool, int]:
+        """Is the checkpoint there already? If not, make its folder; what the system says against that is a number."""
+        if (self._folder / name).exists():
+            return True, 0
+        try:
+            for path in self._folder.glob(f"{GROWING}*"):  # of one that failed, arrays may come late
+                shutil.rmtree(path, ignore_errors=True)
+            (self._folder / f"{GROWING}{name}").mkdir(parents=True)
+        except OSError as error:
+            return False, error.errno or errno.EIO
+        return False, 0
+
+    def _finish(self, name: str, note: Note, arrays: Arrays, keep: Collection[str], place: str) -> None:
+        """Wait for the arrays; the rest is one process's, and the others wait until the checkpoint has its name."""
         try:
             self._orbax.wait_until_finished()
             self._link.close()
-            (growing / NOTE).write_text(json.dumps(note), "utf-8")
-            np.savez(growing / ARRAYS, allow_pickle=False, **arrays)
-            put(growing / MANIFEST, json.dumps(_measure(growing), indent=1).encode())
-            growing.rename(self._folder / name)
-            sync(self._folder)
+            if processes.leads():
+                self._complete(name, note, arrays, keep)
             self._good = True
-            prune(self._folder, {name, *keep})
             self._written(name, note)
         except Exception as error:
             self._give_up(name, error)
+        processes.meet(place)
+
+    def _complete(self, name: str, note: Note, arrays: Arrays, keep: Collection[str]) -> None:
+        growing = self._folder / f"{GROWING}{name}"
+        (growing / NOTE).write_text(json.dumps(note), "utf-8")
+        np.savez(growing / ARRAYS, allow_pickle=False, **arrays)
+        put(growing / MANIFEST, json.dumps(_measure(growing), indent=1).encode())
+        growing.rename(self._folder / name)
+        sync(self._folder)
+        prune(self._folder, {name, *keep})
 
     def _give_up(self, name: str, error: Exception) -> None:
         """The training goes on without it: what was written of it only takes room."""
         self._good, self._orbax = False, None
         self._link.close()
-        shutil.rmtree(self._folder / f"{GROWING}{name}", ignore_errors=True)
+        if processes.leads():
+            shutil.rmtree(self._folder / f"{GROWING}{name}", ignore_errors=True)
         self._failed(name, error)
 
 
@@ -216,10 +240,19 @@ def read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
 
 
 def read_tree(path: Path, like: PyTree) -> PyTree:
-    """The state; `like` has its structure, shapes and types."""
+    """The state; `like` has its structure, shapes and types, and says where it belongs if that is not one device.
+
+    Where it was when it was saved, on which devices and on how many, does not matter.
+    """
     ocp = _orbax()
-    # As NumPy arrays: where they were when they were saved (which device, how many) does not matter then.
-    kinds = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), like)
+
+    def kind(leaf: Any) -> Any:
+        place = getattr(leaf, "sharding", None)
+        if place is None:
+            return ocp.RestoreArgs(restore_type=np.ndarray)
+        return ocp.ArrayRestoreArgs(sharding=place)  # each process reads its own parts alone
+
+    kinds = jax.tree.map(kind, like)
     try:
         with _plain(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as orbax:
             found = orbax.restore(place / STATE, args=ocp.args.PyTreeRestore(like, restore_args=kinds))
@@ -230,7 +263,7 @@ def read_tree(path: Path, like: PyTree) -> PyTree:
         raise ConfigError(
             f"{path} does not fit this version's networks and optimizers; go on with the one that wrote it"
         )
-    return jax.device_put(found)
+    return jax.tree.map(lambda leaf: leaf if isinstance(leaf, jax.Array) else jax.device_put(leaf), found)
 
 
 def _measure(folder: Path) -> dict[str, tuple[int, str]]:

@@ -76,7 +76,7 @@ def train(args: Sequence[str]) -> None:
     if not args or args[0].startswith("-"):
         _train_help(wanted=any(arg in ("-h", "--help") for arg in args))
 
-    from metapl import run, rundir, runtime
+    from metapl import processes, run, rundir, runtime
     from metapl.data_cli import folders
     from metapl.groups import AtOnce
 
@@ -92,6 +92,7 @@ def train(args: Sequence[str]) -> None:
         """Where data files are, if the source has any. Default: the per-user cache."""
         out: Path | None = None
         """Folder of the run: new or empty. Default: runs/NAME, or the next free name after it."""
+        cluster: Annotated[runtime.Cluster, tyro.conf.arg(name="")] = runtime.Cluster()
 
         def check(self) -> None:
             if self.seeds_at_once != "auto" and self.seeds_at_once < 1:
@@ -100,9 +101,19 @@ def train(args: Sequence[str]) -> None:
     loaded = configs.load(args[0])
     flags = parse(Flags, f"metapl train {args[0]}", train, args[1:], Flags(loaded))
     validate(flags)
-    out = rundir.claim(flags.out or next_free(Path("runs") / Path(args[0]).stem))
-    runtime.start()
-    run.run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, Console())
+    runtime.connect(flags.cluster)
+    with processes.together():
+        wanted = flags.out or Path("runs") / Path(args[0]).stem
+        out = Path(processes.agreed(lambda: str(rundir.claim(wanted if flags.out else next_free(wanted)))))
+        runtime.start()
+        run.run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, _console())
+
+
+def _console() -> Console:
+    """The screen is process 0's."""
+    from metapl import processes
+
+    return Console(quiet=not processes.leads())
 
 
 def _train_help(wanted: bool) -> None:
@@ -138,6 +149,7 @@ def resume(args: Sequence[str]) -> None:
 
       metapl resume runs/mine
     """
+    from metapl import runtime
     from metapl.data_cli import folders
 
     @dataclass(frozen=True)
@@ -146,14 +158,25 @@ def resume(args: Sequence[str]) -> None:
         """The folder of the run."""
         data_dir: Path | None = None
         """Where data files are, if they were moved. Default: where the run found them."""
+        mode: Literal["auto", "single", "data", "hybrid", "weights"] | None = None
+        """Share the work in another way than the run began with: its `parallel.mode`."""
+        model: Annotated[int, Ge(1)] = 1
+        """With --mode hybrid: its `parallel.model`."""
+        cluster: Annotated[runtime.Cluster, tyro.conf.arg(name="")] = runtime.Cluster()
 
     flags = parse(Flags, "metapl resume", resume, args)
+    validate(flags)
     out, places = flags.run.absolute(), folders(flags.data_dir.absolute()) if flags.data_dir else None
-    from metapl import run, rundir, runtime
+    from metapl import processes, run, rundir
+    from metapl.sharding import Parallel
 
-    runtime.start()
-    with rundir.where_it_began(out):
-        run.resume(out, places, Console())
+    parallel = Parallel(flags.mode, flags.model) if flags.mode else None
+    if parallel:
+        validate(parallel)
+    runtime.connect(flags.cluster)
+    with processes.together(), rundir.where_it_began(out):
+        runtime.start()
+        run.resume(out, places, _console(), parallel)
 
 
 def fit(args: Sequence[str]) -> None:
@@ -261,6 +284,31 @@ def bench(args: Sequence[str]) -> None:
     from metapl.bench import verb
 
     verb.bench(args, bench)
+
+
+def plan(args: Sequence[str]) -> None:
+    """Plan a run for machines that are not here: memory, collectives, time of a step.
+
+    Compiles the whole training step of a stage (views of a batch, teacher, student, feedback, optimizers, averages)
+    from shapes alone, for a TPU slice or for so many devices of this CPU, and says what each device has to hold, to
+    compute, to send; how long a step takes at the least; whether it fits, and if not, what to change. No data, TPU or
+    GPU is needed. Every setting is a flag, too: --parallel.model, --model.remat, --stages.0.microbatches, …
+
+    Exit code 0: it fits; 1: it does not. docs/scale.md tells what the rows mean.
+
+    Examples:
+
+      metapl plan digits_mpl_small --devices 8
+
+      metapl plan cifar10_4k_mpl --devices 8 --chip a100 --json
+
+      metapl plan efficientnet_l2_mpl --topology v3:32x32      the paper's own, in minutes (pip install 'metapl[tpu]')
+
+      metapl plan resnet50_imagenet_mpl --topology v3:16x16 --parallel.mode data --help      lists all settings
+    """
+    from metapl.plan import verb
+
+    verb.plan(args, plan)
 
 
 def eval_run(args: Sequence[str]) -> None:
@@ -477,6 +525,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "sweep": sweep,
     "data": data,
     "bench": bench,
+    "plan": plan,
 }
 
 

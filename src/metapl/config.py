@@ -26,6 +26,7 @@ from metapl.models import MODELS
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, from_dict, to_dict, validate
+from metapl.sharding import Parallel
 from metapl.types import DistributionsConfig, MethodConfig, ModelConfig
 
 
@@ -40,6 +41,10 @@ class Stage:
     """Labelled examples in a batch."""
     unlabeled_batch: Annotated[int, Ge(1)] = 64
     """Unlabelled examples in a batch."""
+    microbatches: Annotated[int, Ge(1)] = 1
+    """Parts in which a batch is made into views and passed, one after another: the memory of one part, for one more
+    forward pass. Batch norm then normalises each part by itself (models/microbatches.py), and on CPUs convolutions are
+    slow (docs/speed.md); 1: all at once."""
     unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
     """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
     labeled_sampling: Literal["epochs", "balanced"] = "epochs"
@@ -54,6 +59,12 @@ class Stage:
                 f"unlabeled: {self.method.name} learns from answers to the unlabelled examples; labelled ones cannot "
                 "take their place"
             )
+        batches = {"labeled_batch": self.labeled_batch}
+        if self.method.uses_unlabeled:
+            batches["unlabeled_batch"] = self.unlabeled_batch
+        for name, size in batches.items():
+            if size % self.microbatches:
+                raise ValueError(f"{name} = {size} does not divide into microbatches = {self.microbatches}")
         for field in dataclasses.fields(self.method):
             setting = getattr(self.method, field.name)
             if isinstance(setting, Optimizer):
@@ -99,6 +110,7 @@ class Config:
     """Steps between two reports; metrics are means over them."""
     eval_every_steps: Annotated[int, Ge(0)] = 0
     """Steps of a stage between two evaluations on validation and test data; 0: only at the end of the run."""
+    parallel: Parallel = Parallel()
     checkpoint: Checkpoint = Checkpoint()
     guards: Guards = Guards()
     tensorboard: bool = False

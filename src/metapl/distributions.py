@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl import processes
 from metapl.augment.views import Augmentation, eval_view, is_picture
 from metapl.data import loader, manifest, probabilities
 from metapl.data.dataset import Dataset
@@ -28,6 +30,7 @@ from metapl.data.files_loader import in_turn
 from metapl.data.on_disk import Examples, OnDisk
 from metapl.data.selection import Rules, select
 from metapl.schema import ConfigError, to_dict
+from metapl.sharding import SINGLE, Layout, as_networks_see, by_examples, to_host
 from metapl.types import Array, Keep, ModelConfig, Network, Weights
 
 # Examples answered at a time bound the memory that activations take: 2,000 pictures of 32², 41 of 224².
@@ -35,6 +38,8 @@ MAX_EXAMPLES, MAX_PIXELS = 2000, 2**21
 
 Stored = NDArray[np.float16]
 Origin = dict[str, Any]
+Some = NDArray[np.generic]
+Answer = Callable[[Weights, int, Array], Array]  # (weights, which seed's, examples) -> [N, C] float16
 Count = Callable[[int], None]  # rows done so far
 Counting = Callable[[str, int], Count]  # (what is counted, how many there will be)
 
@@ -46,6 +51,7 @@ class Teacher(NamedTuple):
     network: Network
     weights: Weights  # with a leading axis for the seeds
     augmentation: Augmentation
+    layout: Layout = SINGLE
 
 
 def answers(
@@ -92,17 +98,18 @@ def _files(stem: Path, seed: int) -> tuple[Path, Path]:
     return stem.with_name(f"{stem.name}-{seed}.npy"), stem.with_name(f"{stem.name}-{seed}-labeled.npy")
 
 
-def answer_function(teacher: Teacher) -> Callable[[Weights, int, Array], Array]:
+def answer_function(teacher: Teacher) -> Answer:
     """Make softmax(T(x)) of stored examples, as float16, for one of the seeds; compiled once for all of them."""
     view = eval_view(teacher.augmentation)
 
     def answer(weights: Weights, index: int, examples: Array) -> Array:
         # Sliced in here, one seed's weights are not copied: the network may fill half of the memory.
         params, stats = jax.tree.map(lambda leaf: leaf[index] if len(leaf) > 1 else leaf[0], weights)
-        logits, _ = teacher.network.apply(params, stats, view(examples), train=False)
-        return jax.nn.softmax(logits.astype(jnp.float32)).astype(jnp.float16)
+        seen = as_networks_see(view(by_examples(examples)))
+        logits, _ = teacher.network.apply(params, stats, seen, train=False)
+        return teacher.layout.whole(jax.nn.softmax(logits.astype(jnp.float32)).astype(jnp.float16))
 
-    return jax.jit(answer)
+    return jax.jit(teacher.layout(answer))
 
 
 def precompute(
@@ -110,19 +117,23 @@ def precompute(
     teacher: Teacher,
     index: int,
     examples: Examples,
-    answer: Callable[[Weights, int, Array], Array],
+    answer: Answer,
     count: Count = lambda rows: None,
 ) -> Stored:
     """Compute what is not on disk yet of one seed's answers, and map the file into memory: [N, C]."""
     origin = origin_of(teacher, index, examples)
-    if path.exists():
+    if processes.agreed(path.exists):
         _refuse_another(path, origin)
         count(len(examples))
     else:
         size = batch_size(examples, teacher.augmentation)
-        _compute(path, origin, lambda some: answer(teacher.weights, index, some), examples, size, count)
+        _compute(path, origin, partial(_ask, teacher, index, answer), examples, size, count)
     stored: Stored = np.load(path, mmap_mode="r")
     return stored
+
+
+def _ask(teacher: Teacher, index: int, answer: Answer, examples: Some) -> Some:
+    return np.asarray(answer(teacher.weights, index, teacher.layout.spread(examples)))
 
 
 def batch_size(examples: Examples, augmentation: Augmentation) -> int:
@@ -132,24 +143,25 @@ def batch_size(examples: Examples, augmentation: Augmentation) -> int:
 
 
 def _compute(
-    path: Path, origin: Origin, answer: Callable[[Array], Array], examples: Examples, size: int, count: Count
+    path: Path, origin: Origin, answer: Callable[[Some], Some], examples: Examples, size: int, count: Count
 ) -> None:
-    """Fill the file batch by batch, from where it was left."""
+    """Fill the file batch by batch, from where it was left; of several processes all answer, and one writes."""
     partial = path.with_name(path.name + ".partial")
-    first = _refuse_another(path, origin) if partial.exists() else 0
+    first = processes.agreed(lambda: _refuse_another(path, origin) if partial.exists() else 0)
     count(first)
-    rows = np.load(partial, mmap_mode="r+") if first else None
+    rows = np.load(partial, mmap_mode="r+") if first and processes.leads() else None
     first -= first % size  # left by a program with another size, rows between may be answered twice
     for start, asked in zip(range(first, len(examples), size), in_turn(examples, size, first), strict=True):
-        end, some = start + len(asked), np.asarray(answer(jnp.asarray(asked)))
-        if rows is None:
-            _note(path, origin, 0)
-            rows = np.lib.format.open_memmap(partial, "w+", np.float16, (len(examples), some.shape[1]))
-        rows[start:end] = some
-        rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
-        _note(path, origin, end)
+        end, some = start + len(asked), answer(asked)
+        if processes.leads():
+            if rows is None:
+                _note(path, origin, 0)
+                rows = np.lib.format.open_memmap(partial, "w+", np.float16, (len(examples), some.shape[1]))
+            rows[start:end] = some
+            rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
+            _note(path, origin, end)
         count(end)
-    partial.replace(path)
+    processes.agreed(lambda: str(partial.replace(path)))
 
 
 def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
@@ -179,7 +191,7 @@ def origin_of(teacher: Teacher, index: int, examples: Examples) -> Origin:
     weights = hashlib.sha256()
     for place, leaf in jax.tree_util.tree_leaves_with_path(teacher.weights):
         weights.update(f"{jax.tree_util.keystr(place)} {leaf.dtype} {leaf.shape[1:]}\n".encode())
-        weights.update(np.ascontiguousarray(leaf[index]).data)
+        weights.update(np.ascontiguousarray(to_host(leaf[index])).data)
     asked = hashlib.sha256(f"{examples.dtype} {examples.shape}\n".encode())
     for block in manifest.bytes_of_images(examples.images) if isinstance(examples, OnDisk) else blocks(examples):
         asked.update(block)

@@ -6,7 +6,6 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +14,7 @@ from metapl.data.dataset import Dataset
 from metapl.data.files_loader import in_turn
 from metapl.data.on_disk import Examples
 from metapl.measures import Scores, confusion, score
+from metapl.sharding import Layout, as_networks_see, by_examples
 from metapl.train import Trained, over_seeds
 from metapl.types import Array, Network, Weights
 
@@ -36,7 +36,7 @@ def examine(trained: Trained, augmentation: Augmentation, datasets: Sequence[Dat
     parts = [[dataset.test for dataset in asked]]
     if asked[0].val is not None:
         parts.append([dataset.val for dataset in asked if dataset.val is not None])
-    size = batch_size(parts, augmentation, _seeds(trained))
+    size = batch_size(parts, augmentation, _seeds(trained), trained.layout.devices)
     test, *val = [logits(trained, augmentation, part, size) for part in parts]
     found = []
     for seed, dataset in enumerate(datasets):
@@ -58,36 +58,39 @@ def logits(
 
     All batches have the same size, the last one is filled up: one compilation answers them all.
     """
-    size = size or batch_size([examples], augmentation, _seeds(trained))
+    size = size or batch_size([examples], augmentation, _seeds(trained), trained.layout.devices)
     total, shared, answers = len(examples[0]), len(examples) == 1, []
     batches = zip(*(in_turn(part, size) for part in examples), strict=True)
     for first, batch in zip(range(0, total, size), batches, strict=True):
         some = [_filled_up(part, size) for part in batch]
-        inputs = jnp.asarray(some[0] if shared else np.stack(some))
-        answer = _answer(trained.network, augmentation, shared, trained.weights, inputs)
+        inputs = trained.layout.spread(some[0] if shared else np.stack(some), leading=0 if shared else 1)
+        answer = _answer(trained.network, augmentation, shared, trained.layout, trained.weights, inputs)
         answers.append(np.asarray(answer)[:, : total - first])
     return np.concatenate(answers, axis=1)
 
 
-def batch_size(parts: Sequence[Sequence[Examples]], augmentation: Augmentation, seeds: int) -> int:
-    """How many examples of each seed are answered at a time: as even a share as the limits allow."""
+def batch_size(parts: Sequence[Sequence[Examples]], augmentation: Augmentation, seeds: int, devices: int = 1) -> int:
+    """How many examples of each seed are answered at a time: as even a share as the limits of all devices allow."""
     example, longest = parts[0][0], max(len(part[0]) for part in parts)
     pixels = 1
     if is_picture(example):
         pixels = max(math.prod(example.shape[1:3]), augmentation.size**2)
-    limit = max(1, min(MAX_EXAMPLES, MAX_PIXELS // (pixels * seeds)))
-    return math.ceil(longest / math.ceil(longest / limit))
+    limit = devices * max(1, min(MAX_EXAMPLES, MAX_PIXELS // (pixels * seeds)))
+    return math.ceil(longest / math.ceil(longest / limit) / devices) * devices
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
-def _answer(network: Network, augmentation: Augmentation, shared: bool, weights: Weights, examples: Array) -> Array:
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _answer(
+    network: Network, augmentation: Augmentation, shared: bool, layout: Layout, weights: Weights, examples: Array
+) -> Array:
     """One program for a network and a size of batch, however often and for however many seeds in turn it is asked."""
     view = eval_view(augmentation)
 
     def answer(weights: Weights, examples: Array) -> Array:
-        return network.apply(weights.params, weights.stats, view(examples), train=False)[0]
+        seen = as_networks_see(view(by_examples(examples)))
+        return layout.whole(network.apply(weights.params, weights.stats, seen, train=False)[0])
 
-    return over_seeds(answer, shared=1 if shared else 0)(weights, examples)
+    return layout(over_seeds(answer, shared=1 if shared else 0))(weights, examples)
 
 
 def _filled_up(examples: NDArray[np.generic], size: int) -> NDArray[np.generic]:

@@ -68,6 +68,23 @@ class Journal:
         self._file.close()
 
 
+class Unwritten(Journal):
+    """That of a process which writes none, as another one does."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(self, seeds: Sequence[int], stage: int, step: int, numbers: Numbers) -> None:
+        """Let it go."""
+
+    def sync(self) -> Mark:
+        """There is nothing."""
+        return Mark()
+
+    def close(self) -> None:
+        """There is nothing."""
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]

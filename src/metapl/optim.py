@@ -9,7 +9,7 @@ import optax
 from annotated_types import Ge, Gt, Le, Lt
 
 from metapl.schema import ConfigError
-from metapl.types import Array, PyTree
+from metapl.types import STACKED, Array, PyTree
 
 NORM_AND_BIAS = ("bias", "scale")  # what flax calls the parameters that are no kernels
 
@@ -106,13 +106,28 @@ def _rule(config: Optimizer, rate: optax.ScalarOrSchedule) -> optax.GradientTran
                 rate, config.rms_decay, config.rms_epsilon, initial_scale=1.0, momentum=config.momentum or None
             )
         case "lars":
-            return optax.lars(
-                rate,
-                trust_coefficient=config.trust_coefficient,
-                trust_ratio_mask=_is_kernel,
-                momentum=config.momentum,
-                nesterov=config.nesterov,
+            return optax.chain(
+                optax.masked(_trust_ratio(config), _is_kernel),
+                optax.scale_by_learning_rate(rate),
+                optax.trace(config.momentum, config.nesterov),
             )
+
+
+def _trust_ratio(config: Optimizer) -> optax.GradientTransformation:
+    """Scale the update of each kernel by its layer's η ‖θ‖ / ‖g‖; a stack of blocks is as many layers."""
+    layer = optax.scale_by_trust_ratio(trust_coefficient=config.trust_coefficient)
+
+    def update(updates: PyTree, state: PyTree, params: PyTree) -> tuple[PyTree, PyTree]:
+        def scale(g: Array, theta: Array) -> Array:
+            return layer.update(g, state, theta)[0]
+
+        def leaf(path: tuple[jax.tree_util.DictKey, ...], g: Array, theta: Array) -> Array:
+            stacked = any(str(step.key).endswith(STACKED) for step in path)
+            return jax.vmap(scale)(g, theta) if stacked else scale(g, theta)
+
+        return jax.tree_util.tree_map_with_path(leaf, updates, params), state
+
+    return optax.GradientTransformation(layer.init, update)
 
 
 def _schedule(config: Optimizer, total_steps: int) -> optax.ScalarOrSchedule:

@@ -8,7 +8,8 @@ import errno
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,19 @@ from numpy.typing import NDArray
 from rich.console import Console
 from safetensors import SafetensorError
 
-from metapl import checkpoint, data, distributions, evaluate, journal, results, rundir, runlog, signals, sinks
+from metapl import (
+    checkpoint,
+    data,
+    distributions,
+    evaluate,
+    journal,
+    processes,
+    results,
+    rundir,
+    runlog,
+    signals,
+    sinks,
+)
 from metapl.config import Config
 from metapl.data.dataset import Dataset
 from metapl.data.files import Folders
@@ -34,6 +47,7 @@ from metapl.results import Evaluation
 from metapl.rundir import Begun
 from metapl.saver import Found, Saver, found_in, log, newest_good, steps_done
 from metapl.schema import ConfigError, to_dict
+from metapl.sharding import Parallel, to_host
 from metapl.sinks.series import Session
 from metapl.train import Examine, Program, Resumed, Trained, answers_stem, prepare, train
 from metapl.types import DistributionsConfig, Listen, Metrics, Numbers
@@ -54,21 +68,36 @@ def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path
     datasets = data.load(config.data, numbers, folders, say)
     if not len(datasets[0].test):
         raise ConfigError("the data have no test part: there would be nothing to measure the result on")
-    program = prepare(config, datasets)
+    program = prepared(config, datasets, say)
     together = seeds_together(at_once, seeds, config, program, datasets[0])
     begun = Begun(config, tuple(numbers), together, folders)
-    with locked(out):
-        rundir.write(out, begun, datasets[0].manifest)
+    with locked(out) if processes.leads() else nullcontext():
+        processes.agreed(lambda: rundir.write(out, begun, datasets[0].manifest))
+        processes.see(out / rundir.CONFIG)
         log(out, "began", pid=os.getpid())
         work(out, begun, datasets, program, Found(), None, console)
 
 
-def resume(out: Path, folders: Folders | None, console: Console) -> None:
-    """Go on with a run where its newest good checkpoint is, to the same end as if it had never stopped."""
+def prepared(config: Config, datasets: Sequence[Dataset], say: Say) -> Program:
+    """Make the program, and say who computes it where that is not one device."""
+    program = prepare(config, datasets)
+    if program.layout.words:
+        say(program.layout.words + (f", in {processes.count()} processes" if processes.count() > 1 else ""))
+    return program
+
+
+def resume(out: Path, folders: Folders | None, console: Console, parallel: Parallel | None = None) -> None:
+    """Go on with a run where its newest good checkpoint is, to the same end as if it had never stopped.
+
+    Its work may be shared among other devices and processes than before.
+    """
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    processes.see(out)
     begun, differences = rundir.read(out)
-    with locked(out):
-        if (out / rundir.RESULT).exists():
+    if parallel is not None:
+        begun = replace(begun, config=replace(begun.config, parallel=parallel))
+    with locked(out) if processes.leads() else nullcontext():
+        if processes.agreed((out / rundir.RESULT).exists):
             say(f"{out} is finished: there is nothing left to do; its result is in {out / rundir.RESULT}")
             return
         for sentence in differences:
@@ -76,7 +105,7 @@ def resume(out: Path, folders: Folders | None, console: Console) -> None:
         places = begun.folders if folders is None else folders
         datasets = data.load(begun.config.data, list(begun.seeds), places, say)
         rundir.check_data(out, datasets[0])
-        path = newest_good(out, partial(_answers_are_there, out, begun, datasets[0].from_files, say), say)
+        path = good_checkpoint(out, partial(_answers_are_there, out, begun, datasets[0].from_files, say), say)
         found, resumed = Found(), None
         if path is None:
             say(f"no checkpoint of {out} was ever written: it starts from its beginning")
@@ -86,7 +115,18 @@ def resume(out: Path, folders: Folders | None, console: Console) -> None:
             stage = f"stage {note['stage'] + 1} of {len(begun.config.stages)}"
             say(f"going on from {path.name}: step {note['step']:,} of {stage}")
         log(out, "resumed", pid=os.getpid(), checkpoint=path and path.name)
-        work(out, begun, datasets, prepare(begun.config, datasets), found, resumed, console)
+        work(out, begun, datasets, prepared(begun.config, datasets, say), found, resumed, console)
+
+
+def good_checkpoint(out: Path, fits: Callable[[checkpoint.Note], str], say: Say) -> Path | None:
+    """The one that process 0 finds, which sets aside those that are damaged."""
+
+    def find() -> str | None:
+        path = newest_good(out, fits, say)
+        return path.name if path else None
+
+    name = processes.agreed(find)
+    return out / checkpoint.FOLDER / name if name else None
 
 
 def work(
@@ -105,7 +145,7 @@ def work(
     with (
         runlog.progress(console) as screen,
         signals.listening(say, partial(console.show_cursor, True)) as stop,
-        closing(journal.Journal(out / journal.FILE, found.mark)) as lines,
+        closing(journal_of(out, found)) as lines,
         closing(Saver(out, config, found, lines, stop, say)) as saver,
     ):
         for number, group in list(enumerate(groups(seeds, begun.seeds_at_once)))[found.group :]:
@@ -115,9 +155,11 @@ def work(
             session = Session(out, to_dict(config), own, alone=seeds == 1, done=done)
             examine = examiner(config, own, some, found.history, found.confusions)
             tell = say if number == 0 else lambda _: None  # what is true of every seed is said once
-            with sinks.opened(session, warn) as others:
-                guards = watching(out, config, own, datasets[0], steps_done(config, number, 0, 0), warn)
-                listeners: list[Listen] = [noting(lines, config, own), others, guards]
+            with sinks.opened(session, warn) if processes.leads() else nullcontext() as others:
+                listeners: list[Listen] = []
+                if others is not None:
+                    guards = watching(out, config, own, datasets[0], steps_done(config, number, 0, 0), warn)
+                    listeners = [noting(lines, config, own), others, guards]
                 reports = screen.watch(title(config, own, seeds), config, done, listeners)
                 saver.flush = reports.flush
                 trained = train(
@@ -126,7 +168,13 @@ def work(
                 )  # fmt: skip
             save_weights(trained, config, datasets[0], own, out, alone=seeds == 1)
             resumed = None
-    write_result(out, config, found, datasets[0].class_names, begun.seeds_at_once, console)
+    if processes.leads():
+        write_result(out, config, found, datasets[0].class_names, begun.seeds_at_once, console)
+
+
+def journal_of(out: Path, found: Found) -> journal.Journal:
+    """The run's, open from where the checkpoint has it; one process writes it."""
+    return journal.Journal(out / journal.FILE, found.mark) if processes.leads() else journal.Unwritten()
 
 
 def noting(lines: journal.Journal, config: Config, seeds: Sequence[int]) -> Listen:
@@ -269,7 +317,9 @@ def save_weights(
     example = Example(dataset.labeled.shape[1:], dataset.labeled.dtype.name)
     for index, seed in enumerate(seeds):
         name = "weights.safetensors" if alone else f"weights-{seed}.safetensors"
-        weights = jax.tree.map(lambda leaf, index=index: leaf[index], trained.weights)
+        weights = jax.tree.map(lambda leaf, index=index: to_host(leaf[index]), trained.weights)
+        if not processes.leads():
+            continue
         new = out / f"{name}.new"
         with telling(out):
             try:

@@ -9,13 +9,20 @@ import platform
 import resource
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
+
+from annotated_types import Ge
 
 from metapl.schema import ConfigError
 
 Result = TypeVar("Result")
+
+JOIN_S = 300  # for all processes of a run to be there
+HEARTBEAT_S = 60  # jax.distributed's own watch, which ends a process without a sentence: behind that of `processes`
 
 # LLVM at level 1 compiles the TwoMoon programs in half the time (UDA 2.5 s against 4.7 s, MPL+UDA 5.2 s against 9.4 s
 # of CPU time), and their steps take no longer than at level 3 (1.12 against 1.11 ms, 2.03 against 2.11 ms). For
@@ -50,6 +57,55 @@ def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
+@dataclass(frozen=True)
+class Cluster:
+    """Which process this is, where several do one run together; left alone, it is the only one."""
+
+    processes: Annotated[int, Ge(1)] = 1
+    """How many processes there are, on one machine or on many."""
+    process_id: Annotated[int, Ge(0)] = 0
+    """Which of them this is: 0 decides, writes and speaks."""
+    coordinator: str = ""
+    """HOST:PORT where process 0 can be reached by all."""
+    cluster: Literal["none", "auto", "slurm", "k8s", "ompi", "mpi4py"] = "none"
+    """Ask the cluster instead: srun, a Kubernetes job, Open MPI, MPI; auto finds out, on TPU pods, too."""
+
+    def check(self) -> None:
+        """Refuse what no single field can."""
+        if self.process_id >= self.processes:
+            raise ValueError(f"--process-id {self.process_id} is none of --processes {self.processes}, counted from 0")
+        if (self.processes > 1) != bool(self.coordinator):
+            raise ValueError("several --processes need a --coordinator HOST:PORT, and one needs none")
+        if self.coordinator and not self.coordinator.rpartition(":")[2].isdigit():
+            raise ValueError(f"--coordinator takes HOST:PORT, got {self.coordinator!r}")
+        if self.coordinator and self.cluster != "none":
+            raise ValueError(f"--cluster {self.cluster} finds the other processes by itself: leave the coordinator out")
+
+
+def connect(cluster: Cluster) -> None:
+    """Find the other processes, if there are any; before JAX's first computation."""
+    if cluster.processes == 1 and cluster.cluster == "none":
+        return
+    import jax
+
+    # The service hears whoever reaches it: on one machine, that is this machine.
+    local = cluster.coordinator.rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]")
+    told = bool(cluster.coordinator)
+    try:
+        jax.distributed.initialize(
+            cluster.coordinator if told else None,
+            cluster.processes if told else None,
+            cluster.process_id if told else None,
+            cluster_detection_method={"none": "deactivate", "auto": None}.get(cluster.cluster, cluster.cluster),
+            coordinator_bind_address=cluster.coordinator if local else None,
+            initialization_timeout=JOIN_S,
+            heartbeat_timeout_seconds=HEARTBEAT_S,
+        )
+    except (RuntimeError, ValueError) as error:
+        asked = f"the other processes at {cluster.coordinator}" if told else "a cluster to be part of"
+        raise ConfigError(f"did not find {asked} within {JOIN_S} s: {str(error).splitlines()[0]}") from None
+
+
 def cache_folder() -> Path:
     """Where this user's programs keep what can be made again."""
     try:
@@ -73,6 +129,50 @@ def is_cpu() -> bool:
     import jax
 
     return jax.default_backend() == "cpu"
+
+
+def virtual_devices(number: int) -> list[Any]:
+    """So many devices that share this CPU; nothing may have been computed before."""
+    import jax
+
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        jax.config.update("jax_num_cpu_devices", number)
+    except RuntimeError:
+        if jax.device_count() < number:
+            raise
+    return jax.devices()[:number]
+
+
+# What libtpu would otherwise look for or complain about: no TPU is touched, so that several programs may be at it.
+_NO_TPU_HERE = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_ACCELERATOR_TYPE": "v3-8",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+
+
+def tpu_devices(topology: str) -> list[Any]:
+    """The cores of a TPU slice that is not here, to compile for: v3:32x32 has 2,048."""
+    import jax
+
+    for name, value in _NO_TPU_HERE.items():
+        os.environ.setdefault(name, value)
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    jax.config.update("jax_platforms", "cpu")
+    from jax.experimental import topologies
+
+    try:
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
+    except (RuntimeError, ImportError, OSError, ValueError) as error:
+        if find_spec("libtpu") is None:
+            raise ConfigError(
+                "to compile for TPUs takes their compiler: pip install 'metapl[tpu]' (0.7 GB; no TPU is needed)"
+            ) from None
+        why = str(error).splitlines()[0].partition(": ")[2] or str(error)
+        raise ConfigError(f"{topology!r} is not a topology, such as v3:32x32 or v5e:4x4: {why}") from None
 
 
 def on_cpus(quick: Callable[..., Result], usual: Callable[..., Result], *args: Any) -> Result:
@@ -108,6 +208,15 @@ def peak_rss_bytes() -> int:
     """The most memory that this process has held at once."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def rss_bytes() -> int:
+    """How much memory this process holds now; where the system does not tell, the most that it has held."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return peak_rss_bytes()
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def environment_with_cache(folder: Path) -> dict[str, str]:

@@ -7,12 +7,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from signal import Signals
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import checkpoint, distributions
+from metapl import checkpoint, distributions, processes
 from metapl.checkpoint import Contents, Note, Writer
 from metapl.config import Config
 from metapl.disk import free, put, reason
@@ -64,11 +65,21 @@ class Saver:
         return max(self._notes, default=None)
 
     def between(self, snapshot: Snapshot) -> None:
-        """Save the run if it is time, and stop it if someone has asked for that."""
-        if self.due(snapshot):
+        """Save the run if it is time, and stop it if someone has asked for that; of several processes, all at once."""
+        asked = self._asked()
+        if processes.agreed(lambda: self.due(snapshot)):
             self.save(snapshot)
-        if self._stop.asked:
+        if asked:
             self.stop(f"step {snapshot.step:,} of stage {snapshot.stage + 1} of {len(self._config.stages)}")
+
+    def _asked(self) -> bool:
+        """Has a signal reached any process? Process 0's word counts, so that all stop after the same step."""
+        if self._stop.asked is not None and not processes.leads():
+            processes.wish(self._stop.asked)
+        number = processes.agreed(lambda: self._stop.asked or processes.wished())
+        if number is not None and self._stop.asked is None:
+            self._stop.asked = Signals(number)
+        return number is not None
 
     def counting(self, counting: distributions.Counting) -> distributions.Counting:
         """Look for a wish to stop while a network answers for a training set, too: that goes on from its last batch."""
@@ -78,7 +89,7 @@ class Saver:
 
             def counted(rows: int) -> None:
                 count(rows)
-                if self._stop.asked:
+                if self._asked():
                     self.stop(f"{title}, {rows:,} of {total:,}")
 
             return counted
@@ -152,6 +163,8 @@ class Saver:
     def _written(self, name: str, note: Note) -> None:
         self._notes[name] = note
         progress = {key: note[key] for key in ("group", "stage", "step", "steps_done", "seconds")}
+        if not processes.leads():
+            return
         with suppress(OSError):  # the checkpoint is there, whether this can be written or not
             put(self._run / PROGRESS, json.dumps({"checkpoint": name} | progress, indent=2).encode() + b"\n")
         log(self._run, "checkpoint", checkpoint=name, **progress)
@@ -229,6 +242,8 @@ def evaluation_from_json(row: Sequence[Any]) -> Evaluation:
 
 def log(run: Path, event: str, **more: Any) -> None:
     """Add a line to log.jsonl, which has the times; it tells what happened, and nothing depends on it."""
+    if not processes.leads():
+        return
     line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event} | more
     with suppress(OSError), (run / LOG).open("a", encoding="utf-8") as file:  # who writes what matters will tell
         file.write(json.dumps(line) + "\n")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl import algorithms, distributions, models
+from metapl import algorithms, distributions, models, processes, sharding
 from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data import feed as feeds
@@ -24,10 +24,12 @@ from metapl.data import loader
 from metapl.data.dataset import Dataset
 from metapl.data.feed import Feed, StoredAnswers
 from metapl.distributions import Counting, Teacher
+from metapl.models.microbatches import in_parts
 from metapl.pace import Pace
 from metapl.schema import ConfigError
 from metapl.scores import score
-from metapl.types import Array, Batch, DistributionsConfig, Keep, Metrics, Network, PyTree, Weights
+from metapl.sharding import SINGLE, Layout
+from metapl.types import Array, Batch, DistributionsConfig, Keep, Metrics, Network, PyTree, Views, Weights
 from metapl.weights import load, starting_from
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
@@ -41,6 +43,7 @@ class Trained(NamedTuple):
 
     network: Network
     weights: Weights
+    layout: Layout = SINGLE
 
 
 Examine = Callable[[int, int, Trained], Metrics]  # (stage, steps done, what there is so far) -> numbers for each seed
@@ -63,7 +66,7 @@ class Resumed(NamedTuple):
 
     stage: int
     step: int
-    restore: Callable[[PyTree], PyTree]  # the shapes of (state, totals) -> their values
+    restore: Callable[[PyTree], PyTree]  # the shapes and places of (state, totals) -> their values
 
 
 Between = Callable[[Snapshot], None]  # called between two pieces of steps: saves the run if it is time; may raise
@@ -89,6 +92,7 @@ class Program(NamedTuple):
     networks: tuple[Network, ...]  # each stage's
     own_data: bool  # has each seed data of its own?
     stages: tuple[StageProgram, ...]
+    layout: Layout  # who computes it
 
 
 def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
@@ -96,8 +100,30 @@ def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
     own_data = any(dataset is not datasets[0] for dataset in datasets)
     networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
     pairs = zip(config.stages, networks, strict=True)
-    stages = tuple(stage_functions(config, stage, network, own_data) for stage, network in pairs)
-    return Program(networks, own_data, stages)
+    layout = sharding.layout(config.parallel, batches(config), parts=parts(config))
+    stages = tuple(stage_functions(config, stage, network, own_data, layout) for stage, network in pairs)
+    return Program(networks, own_data, stages, layout)
+
+
+def batches(config: Config) -> dict[str, int]:
+    """How large the batches are that methods look at, by the names of their settings."""
+    sizes = {}
+    for index, stage in enumerate(config.stages):
+        sizes[f"stages.{index}.labeled_batch"] = stage.labeled_batch
+        if stage.method.uses_unlabeled:
+            sizes[f"stages.{index}.unlabeled_batch"] = stage.unlabeled_batch
+    return sizes
+
+
+def parts(config: Config) -> dict[str, int]:
+    """How much of the batches networks see at once, where that is less."""
+    return {
+        f"{name} / microbatches": size // stage.microbatches
+        for index, stage in enumerate(config.stages)
+        if stage.microbatches > 1
+        for name, size in batches(config).items()
+        if name.startswith(f"stages.{index}.")
+    }
 
 
 def train(
@@ -119,17 +145,17 @@ def train(
     What a stage's network says of the training set is stored in `folder`, if the next one learns from it.
     """
     program = program or prepare(config, datasets)
-    from_files = datasets[0].from_files
+    from_files, layout = datasets[0].from_files, program.layout
     balanced = any(stage.labeled_sampling == "balanced" for stage in config.stages)
-    resident = None if from_files else to_device(datasets, program.own_data, balanced)
+    resident = None if from_files else layout.put(to_device(datasets, program.own_data, balanced))
     if from_files and len(seeds) > 1:
         raise ConfigError("seeds whose pictures are fed from files train one after another, not at once")
-    pretrained = pretrained_weights(config, program.networks[0], datasets[0], tell)
-    seed_keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    pretrained = layout.put(pretrained_weights(config, program.networks[0], datasets[0], tell))
+    seed_keys = layout.put(jnp.stack([jax.random.key(seed) for seed in seeds]))
 
     weights: Weights | None = None
     for index in range(resumed.stage if resumed else 0, len(config.stages)):
-        stage, functions = config.stages[index], program.stages[index]
+        stage, functions, network = config.stages[index], program.stages[index], program.networks[index]
         answers = None
         if isinstance(stage.method, DistributionsConfig):
             answers = answers_for(config, program, index, stage.method.keep, weights, seeds, datasets, folder, counting)
@@ -137,29 +163,31 @@ def train(
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
         fresh = pretrained if config.stage_models[index] == config.model else None
         first = min(resumed.step if resumed else 0, stage.steps - 1)
-        with feeding(stage, datasets[0], resident, answers, keys, first) as feed:
-            state, totals, step = begin(functions, keys, weights, feed.answers, feed.at(first), fresh, resumed)
+        with feeding(stage, datasets[0], resident, answers, keys, first, layout) as feed:
+            state, totals, step = begin(functions, keys, weights, feed.answers, feed.at(first), fresh, resumed, layout)
             weights = resumed = None  # the state has what it needs of them
             nothing = functions.zeros(state, keys, feed.answers, feed.at(first))
             examined = examinations(config, index) if examine else set()
             reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
             stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
-            pace = Pace()
+            pace, longest = Pace(), min(feed.longest, functions.longest)
             while step < stage.steps:
-                last = min(step + min(pace.steps, feed.longest, functions.longest), following(stops, step))
+                steps = 1 if longest == 1 else processes.same(pace.steps)
+                last = min(step + steps, following(stops, step))
+                last = min(step + steps, following(stops, step))
                 state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
                 pace.follow(last - step, totals)
                 step = last
                 if step in reports:
                     metrics, totals = means(totals, step - before(reports, step)), nothing
                     if examine and step in examined:
-                        metrics |= examine(index, step, Trained(program.networks[index], functions.predictor(state)))
+                        metrics |= examine(index, step, Trained(network, functions.predictor(state), layout))
                     watch(index, step, metrics)
                 between(Snapshot(index, step, state, totals, answers))
         weights = functions.predictor(state)
         del state
     assert weights is not None  # a config has at least one stage
-    return Trained(program.networks[-1], weights)
+    return Trained(program.networks[-1], weights, layout)
 
 
 def borders(steps: int, every: int) -> set[int]:
@@ -193,13 +221,15 @@ def begin(
     data: Data,
     pretrained: Weights | None,
     resumed: Resumed | None,
+    layout: Layout,
 ) -> tuple[PyTree, Metrics, int]:
     """Make a stage's state, totals and first step, or take those that were saved."""
     if resumed is None:
-        state = functions.init(keys, weights, answers, data, pretrained)
+        state = layout.settle(functions.init(keys, weights, answers, data, pretrained), leading=1)
         return state, functions.zeros(state, keys, answers, data), 0
     like = jax.eval_shape(functions.init, keys, weights, answers, data, pretrained)
-    state, totals = resumed.restore((like, jax.eval_shape(functions.zeros, like, keys, answers, data)))
+    shapes = like, jax.eval_shape(functions.zeros, like, keys, answers, data)
+    state, totals = resumed.restore(layout.placed(shapes, leading=1))
     return state, totals, resumed.step
 
 
@@ -222,7 +252,8 @@ def answers_for(
         stem = answers_stem(folder or Path(scratch), stage)
         if weights is None:
             return distributions.stored(seeds, keep, stem, to_device=not datasets[0].from_files)
-        teacher = Teacher(config.stage_models[stage - 1], program.networks[stage - 1], weights, config.augmentation)
+        network = program.networks[stage - 1]
+        teacher = Teacher(config.stage_models[stage - 1], network, weights, config.augmentation, program.layout)
         return distributions.answers(teacher, seeds, datasets, keep, stem, counting)
 
 
@@ -256,18 +287,19 @@ def feeding(
     answers: loader.Answers | StoredAnswers | None,
     keys: Array,
     first: int,
+    layout: Layout = SINGLE,
 ) -> Iterator[Feed]:
     """Give the stage's batches from step `first` on: from what is on the device, or else from files."""
     if resident is not None:
         assert not isinstance(answers, StoredAnswers)
-        yield feeds.resident(resident, answers)
+        yield feeds.resident(resident, layout.put(answers))
         return
     assert not isinstance(answers, loader.Answers)
     dataset = feeds.labeled_only(dataset) if stage.unlabeled == "labeled" else dataset
     _, order_key, _ = jax.random.split(keys[0], 3)
     sizes = stage.labeled_batch, stage.unlabeled_batch
     alone, balanced = not stage.method.uses_unlabeled, stage.labeled_sampling == "balanced"
-    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, alone, balanced) as feed:
+    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, alone, balanced, layout) as feed:
         yield feed
 
 
@@ -278,10 +310,16 @@ def to_device(datasets: Sequence[Dataset], own_data: bool, balanced: bool = Fals
     return jax.tree.map(lambda *parts: jnp.stack(parts), *(loader.resident(dataset, balanced) for dataset in datasets))
 
 
-def stage_functions(config: Config, stage: Stage, network: Network, own_data: bool) -> StageProgram:
+def stage_functions(
+    config: Config, stage: Stage, network: Network, own_data: bool, layout: Layout = SINGLE
+) -> StageProgram:
     """Make a stage's functions; nothing is compiled yet."""
+    network = in_parts(network, stage.microbatches)
     algorithm = algorithms.build(stage.method, network, stage.steps)
-    augment = views.build(config.augmentation)
+    to_views = views.build(config.augmentation, stage.microbatches, layout.devices)
+
+    def augment(batch: Batch, key: Array) -> Views:
+        return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
 
     def batch_at(data: Data, answers: Answers, order_key: Array, step: Array) -> Batch:
         if isinstance(data, loader.Piece):
@@ -294,7 +332,8 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
         # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
-        return algorithm.init(init_key, augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key), start)
+        first = augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key)
+        return layout.keep(algorithm.init(init_key, first, start))
 
     def one_step(state: PyTree, key: Array, answers: Answers, data: Data, step: Array) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
@@ -312,7 +351,7 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
     ) -> tuple[PyTree, Metrics]:
         def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
             state, metrics = one_step(carry[0], key, answers, data, step)
-            return state, jax.tree.map(jnp.add, carry[1], metrics)
+            return layout.keep(state), layout.whole(jax.tree.map(jnp.add, carry[1], metrics))
 
         if not network.loops:
             return sum_up(first, (state, totals))
@@ -320,9 +359,9 @@ def stage_functions(config: Config, stage: Stage, network: Network, own_data: bo
 
     shared = 0 if own_data else 1
     return StageProgram(
-        jax.jit(over_seeds(init, shared=shared + 1)),
-        jax.jit(over_seeds(zeros, shared=shared)),
-        jax.jit(over_seeds(advance, shared=shared + 2), donate_argnums=0),
+        jax.jit(layout(over_seeds(init, shared=shared + 1))),
+        jax.jit(layout(over_seeds(zeros, shared=shared)), out_shardings=layout.everywhere),
+        jax.jit(layout(over_seeds(advance, shared=shared + 2)), donate_argnums=0),
         algorithm.predictor,
         longest=sys.maxsize if network.loops else 1,
     )

@@ -23,6 +23,9 @@ Listen = Callable[[int, int, Numbers], None]  # (stage, step over all stages, me
 # known, the right ones: truth never enters a method, so none can train on it.
 PSEUDO_LABELS = "pseudo_labels"
 
+# Ends the name of a module that stands for several equal ones (models/stacked.py): its weights have a leading axis.
+STACKED = "_blocks"
+
 
 class Batch(NamedTuple):
     """What the loader gives at one step: examples as they are stored."""

@@ -1,7 +1,8 @@
 """Weights in files that execute nothing on load: safetensors, of this project or of timm.
 
-A file of ours has a tensor for each leaf, named by its path (params/stem_conv/kernel, batch_stats/stem_norm/mean),
-and tells in its metadata which model it is of, what its classes are called and what its examples look like.
+A file of ours has a tensor for each leaf, named by its path (params/stem_conv/kernel, batch_stats/stem_norm/mean), with
+the blocks of a stage one by one even where a network has them stacked (`scan`), and tells in its metadata which model
+it is of, what its classes are called and what its examples look like.
 """
 
 import json
@@ -16,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from metapl.models.pretrained import Tensors, from_timm
+from metapl.models.stacked import stack, unstack, unstacked_shapes
 from metapl.schema import ConfigError
 from metapl.types import Array, Network, Weights
 
@@ -54,7 +56,7 @@ def save(
     more: Mapping[str, str] | None = None,
 ) -> None:
     """Write one network's weights, with the settings of its model, what its examples look like, and `more` notes."""
-    tensors = {name: np.asarray(leaf, order="C") for name, leaf in _flat(weights).items()}
+    tensors = {name: np.asarray(leaf, order="C") for name, leaf in unstack(_flat(weights)).items()}
     notes = {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names), **(more or {})}
     if example is not None:
         notes["example"] = json.dumps({"shape": list(example.shape), "dtype": example.dtype})
@@ -106,11 +108,12 @@ def load(path: Path, expected: Weights) -> Loaded:
     tensors = _read(path)
     if not any(name.startswith("params/") for name in tensors):
         tensors = from_timm(tensors)
-    shapes = {name: tuple(leaf.shape) for name, leaf in _flat(expected).items()}
+    stacked = {name: tuple(leaf.shape) for name, leaf in _flat(expected).items()}
+    shapes = unstacked_shapes(stacked)
     note = _leave_out_the_head(tensors, shapes, path)
     _refuse_what_does_not_fit(tensors, shapes, path)
     values = {name: _as_float32(tensor, name, path) for name, tensor in tensors.items()}
-    tree = unflatten_dict(values, sep="/")
+    tree = unflatten_dict(stack(values, stacked), sep="/")
     return Loaded(Weights(tree.get("params", {}), tree.get("batch_stats", {})), note)
 
 

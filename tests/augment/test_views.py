@@ -36,6 +36,18 @@ def test_points_get_jitter_and_nothing_else():
     np.testing.assert_array_equal(views.eval_view(Augmentation(jitter=0.5))(points), points)
 
 
+def test_views_in_parts_are_of_the_same_pictures_in_the_same_order():
+    config = Augmentation(weak=STILL, strong=RandAugment(ops=("invert",), layers=1))
+    parts = jax.jit(views.build(config, 2))(BATCH, KEY)
+    labeled, weak = (np.asarray(some) / 127.5 - 1 for some in (BATCH.labeled, BATCH.unlabeled))
+    np.testing.assert_allclose(parts.labeled, labeled, atol=1e-5)
+    np.testing.assert_allclose(parts.weak, weak, atol=1e-5)
+    itself, inverted = (np.isclose(parts.strong, some, atol=1e-5).all((1, 2, 3)) for some in (weak, -weak))
+    assert (itself ^ inverted).all()
+    assert itself.any()
+    assert inverted.any()
+
+
 def test_pictures_come_out_normalised():
     seen = views_of(Augmentation())
     assert (seen.labeled.shape, seen.weak.shape, seen.strong.shape) == (

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict, unflatten_dict
 
 from metapl import models
 from metapl.algorithms.losses import cross_entropy
@@ -21,9 +22,11 @@ from metapl.models.efficientnet import EfficientNet
 from metapl.models.mlp import MLP
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
+from metapl.models.stacked import stack
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError
-from metapl.types import Array, ModelConfig, Network, PyTree
+from metapl.types import Array, ModelConfig, Network, PyTree, Weights
+from metapl.weights import load, save
 
 SMALL = {
     WideResNet: WideResNet(depth=10, width=1),
@@ -204,6 +207,40 @@ def test_computing_activations_twice_gives_the_same_step(kind):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), once, twice)
     assert "remat" in program(models.build(settings(kind, remat=True), CLASSES), kind)
     assert "remat" not in program(models.build(settings(kind), CLASSES), kind)
+
+
+DEEP = {WideResNet: {"depth": 22}, ResNet: {"depth": 50}, EfficientNet: {"depth": 0.75}}  # enough blocks for a loop
+
+
+def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Weights that differ from block to block."""
+    return np.random.default_rng(list(name.encode())).standard_normal(shape, np.float32)
+
+
+def flattened(weights) -> dict[str, Array]:
+    return flatten_dict({"params": weights[0], "batch_stats": weights[1]}, sep="/")
+
+
+def unflattened(flat) -> Weights:
+    tree = unflatten_dict(flat, sep="/")
+    return Weights(tree["params"], tree["batch_stats"])
+
+
+@models_with("scan")
+def test_files_do_not_know_of_loops(kind, tmp_path):
+    kinds = [settings(kind, scan=scan, **DEEP[kind]) for scan in (False, True)]
+    likes = [jax.eval_shape(models.build(c, CLASSES).init, jax.random.key(0), inputs(kind)) for c in kinds]
+    single, stacked = map(flattened, likes)
+    assert len(stacked) < len(single)
+    flat = {name: drawn(name, leaf.shape) for name, leaf in single.items()}
+    both = [unflattened(stack(flat, flattened(like))) for like in likes]
+    for number, weights in enumerate(both):
+        save(tmp_path / str(number), weights, {}, ["a", "b", "c"])
+        for like, expected in zip(likes, both, strict=True):
+            loaded, note = load(tmp_path / str(number), like)
+            assert not note
+            jax.tree.map(np.testing.assert_array_equal, loaded, expected)
+    assert (tmp_path / "0").read_bytes() == (tmp_path / "1").read_bytes()
 
 
 @every_model

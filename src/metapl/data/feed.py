@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from metapl.data import files_loader, loader, order, shuffle
 from metapl.data.dataset import Dataset
-from metapl.data.files_loader import Take
+from metapl.data.files_loader import Share, Take
 from metapl.data.on_disk import OnDisk
+from metapl.sharding import SINGLE, Layout
 from metapl.types import Array, Batch
 
 
@@ -52,12 +53,14 @@ def from_files(
     answers: StoredAnswers | None = None,
     labeled_alone: bool = False,
     balanced: bool = False,
+    layout: Layout = SINGLE,
 ) -> Iterator[Feed]:
     """Read the batches of the steps from `first` on; `key`, `sizes` and `balanced` are what `loader.batch` is given.
 
-    For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place.
+    For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place. Of several
+    processes, each reads the rows that its devices need.
     """
-    with closing(batches(dataset, key, sizes, steps, first, answers, labeled_alone, balanced)) as read:
+    with closing(batches(dataset, key, sizes, steps, first, answers, labeled_alone, balanced, layout)) as read:
         yield Feed(_InTurn(read, first).at, None, longest=1)
 
 
@@ -70,6 +73,7 @@ def batches(
     answers: StoredAnswers | None,
     labeled_alone: bool,
     balanced: bool,
+    layout: Layout,
 ) -> Generator[loader.Piece]:
     """Yield what `loader.batch` gives, each step's batch in a piece of its own."""
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
@@ -80,24 +84,28 @@ def batches(
     equal = order.balanced(dataset.labels) if balanced else None
     own = order.Shuffled(own_key, sizes[0], len(labeled) if equal is None else len(equal), equal)
     others = order.Shuffled(other_key, sizes[1], len(unlabeled if rows is None else rows), rows)
-    black = np.zeros((sizes[1], *labeled.shape[1:]), np.uint8)
+    own_share, other_share = (Share(*layout.share(size)) for size in sizes)
 
     def batch(step: int, pictures: NDArray[np.uint8]) -> loader.Piece:
-        chosen, other = own(step), others(step)
-        found = Batch(put(pictures[: sizes[0]]), put(dataset.labels[chosen]), put(pictures[sizes[0] :]))
+        chosen, other = own_share.of(own(step)), other_share.of(others(step))
+        some, rest = pictures[: len(chosen)], pictures[len(chosen) :]
         if labeled_alone:
-            return loader.Piece(found._replace(unlabeled=put(black)), step)
+            rest = np.zeros((len(other), *some.shape[1:]), np.uint8)
+        found = Batch(put(some, 0), put(dataset.labels[chosen], 0), put(rest, 1))
+        if labeled_alone:
+            return loader.Piece(found, step)
         if dataset.truth is not None:
-            found = found._replace(truth=put(dataset.truth[other]))
+            found = found._replace(truth=put(dataset.truth[other], 1))
         if answers is not None:
-            told = put(answers.labeled[chosen]), put(answers.unlabeled[other])
+            told = put(answers.labeled[chosen], 0), put(answers.unlabeled[other], 1)
             found = found._replace(labeled_distributions=told[0], distributions=told[1])
         return loader.Piece(found, step)
 
-    def put(rows: NDArray[np.generic]) -> Array:
-        return jax.device_put(rows[None])
+    def put(rows: NDArray[np.generic], stream: int) -> Array:
+        return layout.put_rows(rows[None], sizes[stream], leading=1)
 
-    takes = [Take(labeled.images, own), Take(unlabeled.images, others)][: 1 if labeled_alone else 2]
+    takes = [Take(labeled.images, own, own_share), Take(unlabeled.images, others, other_share)]
+    takes = takes[:1] if labeled_alone else takes
     return files_loader.stream(takes, labeled.size, labeled.reading, batch, steps=steps, start_step=first)
 
 

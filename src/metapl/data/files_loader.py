@@ -38,18 +38,22 @@ WORTH_WORKERS = 20_000  # pictures: to start workers takes as long as to decode 
 
 T = TypeVar("T")
 Pixels = NDArray[np.uint8]  # [B, H, W, C]
+Rows = NDArray[np.int64]
 
 
 class Share(NamedTuple):
-    """Which rows of every batch this process reads."""
+    """Which rows of every batch this process reads: some of so many equal parts."""
 
-    process_index: int = 0
-    process_count: int = 1
+    parts: tuple[int, ...] = (0,)
+    total: int = 1
 
-    def of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def of(self, rows: Rows) -> Rows:
         """This process's part of a batch's rows."""
-        each = len(rows) // self.process_count
-        return rows[self.process_index * each :][:each]
+        return rows.reshape(self.total, -1)[list(self.parts)].reshape(-1)
+
+    def size(self, batch_size: int) -> int:
+        """How many rows it is."""
+        return batch_size // self.total * len(self.parts)
 
 
 ALL_ROWS = Share()
@@ -60,6 +64,7 @@ class Take(NamedTuple):
 
     images: Images
     order: Order
+    share: Share = ALL_ROWS
 
 
 def stream(
@@ -70,7 +75,6 @@ def stream(
     *,
     steps: int,
     start_step: int = 0,
-    share: Share = ALL_ROWS,
 ) -> Generator[T]:
     """Yield `then(step, pictures)` for each step from `start_step` to `steps`: the takes' pictures one after the other.
 
@@ -78,8 +82,8 @@ def stream(
     """
     import grain  # here: it takes half a second, which those whose data are in memory need not wait
 
-    _check(takes, share)
-    slices = _Slices(tuple(takes), size, share, start_step, steps, SLICE)
+    _check(takes)
+    slices = _Slices(tuple(takes), size, start_step, steps, SLICE)
     threads = 1 if reading.workers else reading.threads
     pieces = grain.MapDataset.source(slices).to_iter_dataset(
         grain.ReadOptions(num_threads=threads, prefetch_buffer_size=SLICES_AHEAD * threads)
@@ -114,7 +118,6 @@ class _Slices:
 
     takes: tuple[Take, ...]
     size: int
-    share: Share
     start_step: int
     steps: int
     length: int
@@ -122,14 +125,14 @@ class _Slices:
 
     @property
     def in_a_step(self) -> int:
-        return math.ceil(sum(take.order.batch_size // self.share.process_count for take in self.takes) / self.length)
+        return math.ceil(sum(take.share.size(take.order.batch_size) for take in self.takes) / self.length)
 
     def __len__(self) -> int:
         return (self.steps - self.start_step) * self.in_a_step
 
     def __getitem__(self, index: int) -> Pixels:
         step, place = divmod(index, self.in_a_step)
-        rows = [self.share.of(take.order(self.start_step + step)) for take in self.takes]
+        rows = [take.share.of(take.order(self.start_step + step)) for take in self.takes]
         owners = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
         own = slice(place * self.length, (place + 1) * self.length)
         wanted = zip(owners[own], np.concatenate(rows)[own], strict=True)
@@ -195,13 +198,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _check(takes: Sequence[Take], share: Share) -> None:
+def _check(takes: Sequence[Take]) -> None:
     if not all(len(take.images) for take in takes):
         raise ConfigError("there are no pictures to read")
-    if not 0 <= share.process_index < share.process_count:
-        raise ConfigError(f"process {share.process_index} is not one of {share.process_count}")
     for take in takes:
-        if take.order.batch_size % share.process_count:
-            raise ConfigError(
-                f"a batch of {take.order.batch_size} cannot be shared evenly by {share.process_count} processes"
-            )
+        if take.order.batch_size % take.share.total:
+            raise ConfigError(f"a batch of {take.order.batch_size} cannot be shared evenly by {take.share.total}")

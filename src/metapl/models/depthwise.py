@@ -12,6 +12,7 @@ from flax import linen as nn
 from jax import lax
 
 from metapl import runtime
+from metapl.sharding import activations, gathered
 from metapl.types import Array
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
@@ -29,6 +30,7 @@ class DepthwiseConv(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         kernel = self.param("kernel", self.kernel_init, (self.size, self.size, 1, x.shape[-1]), jnp.float32)
+        x = activations(x, self.stride)
         padding = _explicit(self.padding, x.shape[1:3], self.size, self.stride)
 
         def grouped(x: Array, kernel: Array) -> Array:
@@ -37,7 +39,7 @@ class DepthwiseConv(nn.Module):
         def summed(x: Array, kernel: Array) -> Array:
             return shifted_products(x, kernel, self.stride, padding)
 
-        return runtime.on_cpus(summed, grouped, x.astype(self.dtype), kernel.astype(self.dtype))
+        return runtime.on_cpus(summed, grouped, x.astype(self.dtype), gathered(kernel.astype(self.dtype)))
 
 
 def convolution(x: Array, kernel: Array, stride: int, padding: Padding) -> Array:

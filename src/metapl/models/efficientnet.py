@@ -19,6 +19,7 @@ Weights start as in Keras's version, from a truncated normal with variance 2 / (
 a plain normal with the same variance.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -30,8 +31,9 @@ from annotated_types import Ge, Gt, Le, Lt
 from flax import linen as nn
 
 from metapl.models.depthwise import DepthwiseConv
-from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
+from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat, whole
 from metapl.models.norm import BatchNorm
+from metapl.models.stacked import chain
 from metapl.types import Array, ModelConfig
 
 
@@ -108,6 +110,9 @@ class EfficientNet(ModelConfig):
     """What activations are computed in; weights, statistics and logits are float32 always."""
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
+    scan: bool = False
+    """Compile the equal blocks of a stage once, as a loop: large networks compile in a fraction of the time. Not for
+    CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
     @property
     def resolution(self) -> int:
@@ -136,6 +141,7 @@ def widen(features: int, width: float) -> int:
 class BlockPlan(NamedTuple):
     """One block, after the variant's multiplications."""
 
+    stage: int
     name: str
     features: int
     size: int
@@ -155,14 +161,15 @@ def plan_blocks(config: EfficientNet) -> list[BlockPlan]:
             stride = stage.stride if i == 0 and number not in kept_strides else 1
             survival = 1 - (1 - config.survival) * len(plans) / sum(repeats)
             features = widen(stage.features, variant.width)
-            plans.append(BlockPlan(f"stage{number}_block{i}", features, stage.size, stride, stage.expand, survival))
+            name = f"stage{number}_block{i}"
+            plans.append(BlockPlan(number, name, features, stage.size, stride, stage.expand, survival))
     return plans
 
 
-def stochastic_depth(x: Array, survival: float, key: Array) -> Array:
+def stochastic_depth(x: Array, survival: Array | float, key: Array) -> Array:
     """Keep each example of a batch with probability `survival`, scaled so that the mean stays; else all zeros."""
     keep = jax.random.bernoulli(key, survival, (len(x), 1, 1, 1))
-    return jnp.where(keep, x / survival, 0)
+    return jnp.where(keep, x / jnp.asarray(survival, x.dtype), 0)
 
 
 truncated_normal = nn.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")
@@ -185,7 +192,8 @@ class SqueezeExcite(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        dense = partial(nn.Conv, kernel_size=(1, 1), dtype=self.dtype, kernel_init=truncated_normal)
+        layer = partial(nn.Conv, kernel_size=(1, 1), dtype=self.dtype, kernel_init=truncated_normal)
+        dense = partial(layer, promote_dtype=whole)
         y = nn.swish(dense(self.squeezed, name="reduce")(x.mean((1, 2), keepdims=True)))
         return x * nn.sigmoid(dense(x.shape[-1], name="expand")(y))
 
@@ -197,7 +205,7 @@ class Block(nn.Module):
     plan: BlockPlan
 
     @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
+    def __call__(self, x: Array, train: bool, survival: Array | float) -> Array:
         plan, inputs, expanded = self.plan, x.shape[-1], x.shape[-1] * self.plan.expand
         layer = partial(conv, dtype=DTYPES[self.config.precision], kernel_init=truncated_normal)
         norm = partial(BatchNorm, self.config.norm_decay, self.config.norm_epsilon)
@@ -220,8 +228,8 @@ class Block(nn.Module):
         y = norm(name="project_norm")(y, train=train)
         if plan.stride != 1 or inputs != plan.features:
             return y
-        if train and plan.survival < 1:
-            y = stochastic_depth(y, plan.survival, self.make_rng("dropout"))
+        if train and self.config.survival < 1:
+            y = stochastic_depth(y, survival, self.make_rng("dropout"))
         return x + y
 
 
@@ -241,8 +249,12 @@ class EfficientNetModule(nn.Module):
         stride = 1 if c.stem == "cifar" else 2
         x = layer(widen(STEM, variant.width), 3, stride, padding=_padding(c, 3), name="stem_conv")(x)
         x = nn.swish(norm(name="stem_norm")(x, train=train))
-        for plan in plan_blocks(c):
-            x = block(c, plan, name=plan.name)(x, train)
+        for _, plans in itertools.groupby(plan_blocks(c), lambda plan: plan.stage):
+            first, *rest = plans
+            x = block(c, first, name=first.name)(x, train, first.survival)
+            if rest:
+                names, survivals = [plan.name for plan in rest], [plan.survival for plan in rest]
+                x = chain(partial(block, c, rest[0]), names, x, train, scan=c.scan, settings=survivals)
         x = layer(widen(HEAD, variant.width), 1, name="head_conv")(x)
         x = nn.swish(norm(name="head_norm")(x, train=train))
         return classify(x, self.classes, dropout=variant.dropout, train=train, kernel_init=dense_uniform)

@@ -1,10 +1,12 @@
 """What the picture networks share: precision, convolutions without bias, and the classifier at the end."""
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax.numpy as jnp
 from flax import linen as nn
+from flax.linen.dtypes import promote_dtype
 
+from metapl.sharding import activations, gathered
 from metapl.types import Array
 
 Precision = Literal["float32", "bfloat16"]
@@ -26,9 +28,9 @@ def conv(
     dtype: jnp.dtype,
     padding: str | int = "SAME",
     kernel_init: nn.initializers.Initializer = he_normal,
-) -> nn.Conv:
+) -> "Conv":
     """Make a square convolution; the norm that follows it has the bias."""
-    return nn.Conv(
+    return Conv(
         features,
         (size, size),
         stride,
@@ -36,8 +38,26 @@ def conv(
         use_bias=False,
         dtype=dtype,
         kernel_init=kernel_init,
+        promote_dtype=whole,
         name=name,
     )
+
+
+class Conv(nn.Conv):
+    """flax's own, of pictures that devices may share."""
+
+    def __call__(self, inputs: Array) -> Array:
+        stride = self.strides if isinstance(self.strides, int) else 1
+        return super().__call__(activations(inputs, stride))
+
+
+def whole(*arrays: Array | None, dtype: Any = None, inexact: bool = True) -> list[Array | None]:
+    """Bring a layer's inputs and weights to one dtype, as flax does, and have the weights whole on every device.
+
+    Where devices keep parts of a kernel, they gather it here, to compute with it, and let it go again.
+    """
+    inputs, *weights = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
+    return [inputs, *(None if some is None else gathered(some) for some in weights)]
 
 
 def classify(
@@ -54,7 +74,7 @@ def classify(
     """
     features = x.astype(jnp.float32).mean((1, 2))
     features = nn.Dropout(dropout, deterministic=not train)(features)
-    return nn.Dense(classes, kernel_init=kernel_init, name="head")(features)
+    return nn.Dense(classes, kernel_init=kernel_init, promote_dtype=whole, name="head")(features)
 
 
 def maybe_remat(block: Block, remat: bool) -> Block:

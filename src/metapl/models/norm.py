@@ -3,12 +3,16 @@
 In training mode with the mean and variance of the batch, which also move the running ones:
 running ← decay · running + (1 − decay) · batch. In evaluation mode with the running ones.
 The variance is the biased one (a sum over n, not n − 1) in both places, as in TensorFlow.
+
+Convolutions stand between norms, so this is also where activations say what their dimensions are: devices that share
+the width of pictures keep it, instead of gathering whole pictures for a part of the channels.
 """
 
 import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from metapl.sharding import activations
 from metapl.types import Array
 
 
@@ -21,7 +25,7 @@ class BatchNorm(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        shape = x.shape[-1:]
+        shape, x = x.shape[-1:], activations(x)
         scale = self.param("scale", self.scale_init, shape, jnp.float32)
         bias = self.param("bias", nn.initializers.zeros, shape, jnp.float32)
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, shape, jnp.float32)
@@ -37,4 +41,4 @@ class BatchNorm(nn.Module):
             var = jnp.maximum(lax.square(wide).mean(axes) - lax.square(mean), 0.0)
             running_mean.value = self.decay * running_mean.value + (1 - self.decay) * mean
             running_var.value = self.decay * running_var.value + (1 - self.decay) * var
-        return ((wide - mean) * (scale * lax.rsqrt(var + self.epsilon)) + bias).astype(x.dtype)
+        return activations(((wide - mean) * (scale * lax.rsqrt(var + self.epsilon)) + bias).astype(x.dtype))

@@ -17,6 +17,7 @@ from flax import linen as nn
 
 from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
 from metapl.models.norm import BatchNorm
+from metapl.models.stacked import chain
 from metapl.types import Array, ModelConfig
 
 BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3)}  # in each stage
@@ -46,6 +47,9 @@ class ResNet(ModelConfig):
     """What activations are computed in; weights, statistics and logits are float32 always."""
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
+    scan: bool = False
+    """Compile the equal blocks of a stage once, as a loop: large networks compile in a fraction of the time. Not for
+    CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
 
 class Block(nn.Module):
@@ -94,9 +98,9 @@ class ResNetModule(nn.Module):
 
         block = maybe_remat(Block, c.remat)
         for stage, count in enumerate(BLOCKS[c.depth], start=1):
-            for i in range(count):
-                stride = 2 if stage > 1 and i == 0 else 1
-                x = block(c, c.channels * 2 ** (stage - 1), stride, name=f"stage{stage}_block{i}")(x, train)
+            features, (first, *rest) = c.channels * 2 ** (stage - 1), [f"stage{stage}_block{i}" for i in range(count)]
+            x = block(c, features, 1 if stage == 1 else 2, name=first)(x, train)
+            x = chain(partial(block, c, features, 1), rest, x, train, scan=c.scan)
         return classify(x, self.classes, dropout=c.dropout, train=train)
 
 

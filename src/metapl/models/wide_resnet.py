@@ -11,6 +11,7 @@ has it: on the averaged features, right before the classifier, not between the c
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Gt, Lt
@@ -18,6 +19,7 @@ from flax import linen as nn
 
 from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
 from metapl.models.norm import BatchNorm
+from metapl.models.stacked import chain
 from metapl.types import Array, ModelConfig
 
 
@@ -43,6 +45,9 @@ class WideResNet(ModelConfig):
     """What activations are computed in; weights, statistics and logits are float32 always."""
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
+    scan: bool = False
+    """Compile the equal blocks of a stage once, as a loop: large networks compile in a fraction of the time. Not for
+    CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
     def check(self) -> None:
         """Say what no single field can."""
@@ -82,13 +87,13 @@ class WideResNetModule(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        c = self.config
+        c, count = self.config, (self.config.depth - 4) // 6
         block = maybe_remat(Block, c.remat)
         x = conv(16, 3, dtype=DTYPES[c.precision], name="stem_conv")(x)
         for stage in (1, 2, 3):
-            for i in range((c.depth - 4) // 6):
-                stride = 2 if stage > 1 and i == 0 else 1
-                x = block(c, 8 * 2**stage * c.width, stride, name=f"stage{stage}_block{i}")(x, train)
+            features, (first, *rest) = 8 * 2**stage * c.width, [f"stage{stage}_block{i}" for i in range(count)]
+            x = block(c, features, 1 if stage == 1 else 2, name=first)(x, train)
+            x = chain(partial(block, c, features, 1), rest, x, train, scan=c.scan)
         x = BatchNorm(c.norm_decay, c.norm_epsilon, name="head_norm")(x, train=train)
         x = nn.leaky_relu(x, c.leaky_slope)
         return classify(x, self.classes, dropout=c.dropout, train=train)

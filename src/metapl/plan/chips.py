@@ -1,0 +1,54 @@
+"""What chips can do, for each of their devices: a TPU core, or a whole GPU. By their makers' own pages.
+
+| chips          | source                                                                                              |
+|----------------|-----------------------------------------------------------------------------------------------------|
+| v2             | Jouppi et al. (2020), A Domain-Specific Supercomputer for Training Deep Neural Networks             |
+| v3, v4         | cloud.google.com/tpu/docs/v3 and /v4; interconnect: the pod's all-reduce bandwidth over its chips   |
+| v5e, v5p, v6e  | cloud.google.com/tpu/docs/v5e, /v5p and /v6e; interconnect: half of the bidirectional bandwidth     |
+| a100, h100     | NVIDIA's data sheets of the 80 GB SXM boards; interconnect: NVLink, half of the bidirectional one   |
+
+A core has half of its chip where a chip has two. Peaks are those of bfloat16 products; float32 ones run at a fraction.
+"""
+
+from typing import NamedTuple
+
+GIB = 2**30
+
+
+class Chip(NamedTuple):
+    """One device."""
+
+    name: str
+    flops_per_s: float  # bfloat16
+    memory: int  # bytes
+    memory_bytes_per_s: float
+    interconnect_bytes_per_s: float  # all links together, one direction
+    granted: int = 0  # bytes that the compiler grants a program, where we have seen it refuse more; 0: unknown
+
+    @property
+    def limit(self) -> int:
+        """Bytes that a program must stay under."""
+        return self.granted or self.memory
+
+
+def _core(
+    name: str, cores: int, tflops: float, gib: float, gb_per_s: float, link_gb_per_s: float, granted: int
+) -> Chip:
+    """A chip's figures, divided among its cores."""
+    memory = int(gib * GIB / cores)
+    return Chip(name, tflops * 1e12 / cores, memory, gb_per_s * 1e9 / cores, link_gb_per_s * 1e9 / cores, granted)
+
+
+CHIPS = {
+    chip.name: chip
+    for chip in (
+        _core("v2", 2, 46, 16, 700, 248, 0),
+        _core("v3", 2, 123, 32, 900, 332, int(15.48 * GIB)),
+        _core("v4", 2, 275, 32, 1200, 268, 0),
+        _core("v5e", 1, 197, 16e9 / GIB, 819, 200, 0),
+        _core("v5p", 1, 459, 95, 2765, 600, 0),
+        _core("v6e", 1, 918, 32e9 / GIB, 1638, 400, 0),
+        _core("a100", 1, 312, 80e9 / GIB, 2039, 300, 0),
+        _core("h100", 1, 989, 80e9 / GIB, 3350, 450, 0),
+    )
+}

@@ -1,0 +1,218 @@
+"""What a compiled program sends and reads, from its text: loops count as often as they run.
+
+XLA's own cost analysis counts the body of a loop once. Here a body counts times its trip count, which the compiler
+writes next to the loop; where it does not (the loop over a run's steps), once.
+
+Bytes are those of one device. What it sends in a collective among n devices, by the usual rings:
+
+| collective         | bytes sent, of an operand of b bytes |
+|--------------------|--------------------------------------|
+| all-reduce         | 2 b (n − 1) / n                      |
+| reduce-scatter     | b (n − 1) / n                        |
+| all-to-all         | b (n − 1) / n                        |
+| all-gather         | b (n − 1)                            |
+| collective-permute | b                                    |
+
+Memory traffic is the operands and results of every instruction outside of fusions; of an operand that a fusion only
+takes a slice of, the slice.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+BYTES = {"pred": 1, "token": 0, "opaque": 0}  # others say their bits: f32, bf16, s8, f8e4m3fn, c64
+SENT = {
+    "all-reduce": lambda b, n: 2 * b * (n - 1) / n,
+    "reduce-scatter": lambda b, n: b * (n - 1) / n,
+    "all-to-all": lambda b, n: b * (n - 1) / n,
+    "ragged-all-to-all": lambda b, n: b * (n - 1) / n,
+    "all-gather": lambda b, n: b * (n - 1),
+    "collective-permute": lambda b, n: b,
+    "collective-broadcast": lambda b, n: b,
+}
+# Names for what is there already, and what only calls others.
+FREE = {
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all",
+    "partition-id", "replica-id", "opt-barrier", "async-start", "async-update", "async-done", "iota",
+}  # fmt: skip
+
+_HEADER = re.compile(r"^(ENTRY )?%?(?P<name>[\w.-]+) \(.*\) -> .*\{$")
+_INSTRUCTION = re.compile(
+    r"^\s+(?:ROOT )?%?(?P<name>[\w.-]+) = (?P<type>.+?) (?P<opcode>[a-z][a-z0-9-]*)\((?P<rest>.*)$"
+)
+_SHAPE = re.compile(r"\b([a-z][a-z0-9]*)\[([0-9,<=]*)\]")
+_OPERAND = re.compile(r"%([\w.-]+)")
+_CALLED = re.compile(r"(body|condition|calls|to_apply|true_computation|false_computation)=%?([\w.-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
+_TRIPS = re.compile(r'known_trip_count"?:\s*\{"?n"?:"?(\d+)"?\}')
+_LISTED_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
+_IOTA_GROUPS = re.compile(r"replica_groups=\[(\d+),(\d+)\]")
+
+
+class Instruction(NamedTuple):
+    """One line."""
+
+    name: str
+    type: str
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str  # everything after the opcode's parenthesis
+
+
+class Traffic(NamedTuple):
+    """What one device does in one run of the program."""
+
+    counts: dict[str, int]  # how often, for each kind of collective
+    sent: dict[str, float]  # bytes, for each kind of collective
+    memory: float  # bytes read and written
+
+    @property
+    def sent_in_all(self) -> float:
+        """Bytes, for all kinds."""
+        return sum(self.sent.values())
+
+
+def traffic(text: str, devices: int) -> Traffic:
+    """Add up a compiled program, given as text, for so many devices."""
+    computations, entry = parse(text)
+    counts: dict[str, int] = {}
+    sent: dict[str, float] = {}
+    memory = 0.0
+    for name, times in executions(computations, entry).items():
+        body = computations[name]
+        types = {instruction.name: instruction.type for instruction in body}
+        for instruction in body:
+            kind = instruction.opcode.removesuffix("-start")
+            if kind in SENT:
+                operands = sum(size(types.get(operand, "")) for operand in instruction.operands)
+                counts[kind] = counts.get(kind, 0) + times
+                sent[kind] = sent.get(kind, 0.0) + times * SENT[kind](operands, group(instruction.rest, devices))
+            memory += times * touched(instruction, types, computations)
+    return Traffic(dict(sorted(counts.items())), dict(sorted(sent.items())), memory)
+
+
+def parse(text: str) -> tuple[dict[str, list[Instruction]], str]:
+    """Give the instructions of each computation, and which one is the program."""
+    computations: dict[str, list[Instruction]] = {}
+    entry = name = ""
+    for line in text.splitlines():
+        if header := _HEADER.match(line):
+            name = header["name"]
+            computations[name] = []
+            entry = name if header[1] else entry
+        elif name and (found := _INSTRUCTION.match(line)):
+            operands = tuple(_OPERAND.findall(_arguments(found["rest"])))
+            computations[name].append(
+                Instruction(found["name"], found["type"], found["opcode"], operands, found["rest"])
+            )
+    return computations, entry
+
+
+def executions(computations: Mapping[str, list[Instruction]], entry: str) -> dict[str, int]:
+    """How often each computation runs that is not part of a fusion; of the branches of a condition, each counts."""
+    times: dict[str, int] = {}
+
+    def visit(name: str, factor: int) -> None:
+        times[name] = times.get(name, 0) + factor
+        for instruction in computations[name]:
+            trips = _TRIPS.search(instruction.rest) if instruction.opcode == "while" else None
+            for called in _called(instruction):
+                if called in computations:
+                    visit(called, factor * (int(trips[1]) if trips else 1))
+
+    if entry:
+        visit(entry, 1)
+    return times
+
+
+def _called(instruction: Instruction) -> Iterator[str]:
+    """Computations that an instruction runs; those of fusions and reductions are no instructions of their own."""
+    if instruction.opcode not in {"while", "conditional", "call", "async-start"}:
+        return
+    for key, name in _CALLED.findall(instruction.rest):
+        if key != "condition":
+            yield name
+    if branches := _BRANCHES.search(instruction.rest):
+        yield from _OPERAND.findall(branches[1]) or branches[1].replace(" ", "").split(",")
+
+
+def size(kind: str) -> int:
+    """Bytes of a type, which may be a tuple: f32[8,128]{1,0}."""
+    return sum(int(_bytes(name) * math.prod(map(int, dims.split(",") if dims else ()))) for name, dims in _shapes(kind))
+
+
+def _shapes(kind: str) -> Iterator[tuple[str, str]]:
+    for name, dims in _SHAPE.findall(kind):
+        yield name, dims.replace("<=", "")
+
+
+def _bytes(name: str) -> float:
+    if name in BYTES:
+        return BYTES[name]
+    bits = re.match(r"[a-z]+(\d+)", name)
+    return int(bits[1]) / 8 if bits else 0
+
+
+def group(rest: str, devices: int) -> int:
+    """How many devices take part together in a collective; without a list, all."""
+    if listed := _LISTED_GROUPS.search(rest):
+        return max(1, len(listed[1].split(",")))
+    if iota := _IOTA_GROUPS.search(rest):
+        return int(iota[2])
+    return devices
+
+
+def touched(instruction: Instruction, types: Mapping[str, str], computations: Mapping[str, list[Instruction]]) -> float:
+    """Bytes that an instruction reads and writes."""
+    if instruction.opcode in FREE or instruction.opcode.endswith("-done"):
+        return 0.0
+    operands = [size(types.get(operand, "")) for operand in instruction.operands]
+    result = size(instruction.type)
+    match instruction.opcode:
+        case "dynamic-slice" | "slice" | "gather":
+            return 2 * result
+        case "dynamic-update-slice":
+            return 2 * operands[1] if len(operands) > 1 else result
+        case "fusion":
+            return _fusion(instruction, operands, result, computations)
+    return sum(operands) + result
+
+
+def _fusion(
+    instruction: Instruction, operands: list[int], result: int, computations: Mapping[str, list[Instruction]]
+) -> float:
+    """Operands of which only slices are taken count as the slices; a result that is updated in place as the update."""
+    inside = computations.get(next((name for _, name in _CALLED.findall(instruction.rest)), ""), [])
+    types = {one.name: one.type for one in inside}
+    read = list(map(float, operands))
+    for parameter in inside:
+        if parameter.opcode != "parameter":
+            continue
+        number = int(parameter.rest.split(")")[0])
+        users = [one for one in inside if parameter.name in one.operands]
+        if users and number < len(read) and all(_takes_a_part(one, parameter.name) for one in users):
+            read[number] = min(read[number], float(sum(_part(one, types) for one in users)))
+    written = float(result)
+    if inside and inside[-1].opcode == "dynamic-update-slice":
+        written = min(written, float(_part(inside[-1], types)))
+    return sum(read) + written
+
+
+def _takes_a_part(user: Instruction, name: str) -> bool:
+    return user.opcode in {"dynamic-slice", "slice", "dynamic-update-slice"} and user.operands[0] == name
+
+
+def _part(user: Instruction, types: Mapping[str, str]) -> int:
+    return size(types.get(user.operands[1], "")) if user.opcode == "dynamic-update-slice" else size(user.type)
+
+
+def _arguments(rest: str) -> str:
+    """What stands between an opcode's parentheses."""
+    depth = 1
+    for place, letter in enumerate(rest):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0:
+            return rest[:place]
+    return rest

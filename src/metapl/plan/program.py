@@ -1,0 +1,79 @@
+"""A stage's own program, as `metapl train` runs it, for devices that need not be here; made of shapes alone."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
+
+from metapl import models, sharding
+from metapl.bench import flops
+from metapl.config import Config
+from metapl.data import loader
+from metapl.plan.examples import Examples
+from metapl.sharding import Layout
+from metapl.train import batches, parts, stage_functions
+from metapl.types import Batch, DistributionsConfig, PyTree, Weights
+
+
+class Planned(NamedTuple):
+    """What is to be compiled, and what it is made of."""
+
+    layout: Layout
+    advance: Any  # jitted; a loop over steps, of which one is planned
+    arguments: tuple[PyTree, ...]  # their shapes, and where they belong
+    state: PyTree
+    batch: Batch
+    flops: int  # of one step, on all devices together
+    parameters: int  # of the network that is evaluated
+
+
+def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence[Any]) -> Planned:
+    """Make the program of one stage; those before it are traced for the weights that they hand on."""
+    layout, device = sharding.layout(config.parallel, batches(config), devices, parts(config)), devices[0]
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
+    weights: Weights | None = None
+    for number in range(index + 1):
+        stage, network = config.stages[number], models.build(config.stage_models[number], examples.classes)
+        functions = stage_functions(config, stage, network, own_data=False, layout=layout)
+        batch = _batch(config, number, examples, layout, device)
+        data = loader.Piece(batch, 0)
+        start = None if isinstance(stage.method, DistributionsConfig) else weights
+        state = jax.eval_shape(functions.init, keys, start, None, data, None)
+        weights = functions.predictor(state)
+    assert weights is not None
+    totals = jax.eval_shape(functions.zeros, state, keys, None, data)
+    state = layout.placed(state, leading=1) if layout.mesh else _whole(state, layout, device)
+    step: Any = _whole(jax.ShapeDtypeStruct((), jnp.int32), layout, device)
+    totals, keys = _whole(totals, layout, device), _whole(keys, layout, device)
+    arguments = state, totals, keys, None, data._replace(first=step), step, step
+    size = sum(leaf.size for leaf in jax.tree.leaves(weights.params))
+    return Planned(layout, functions.advance, arguments, state, batch, flops.count(functions.advance, *arguments), size)
+
+
+def _batch(config: Config, index: int, examples: Examples, layout: Layout, device: Any) -> Batch:
+    """One step's batch as it is read from files: rows over all devices. Data that are kept in memory come on top."""
+    stage = config.stages[index]
+    dtype = jnp.uint8 if examples.are_pictures else jnp.float32
+
+    def rows(number: int, *shape: int, dtype: Any) -> Any:  # a shape, which stands for an array
+        place = layout.rows((1, number, *shape), leading=1) or SingleDeviceSharding(device)
+        return jax.ShapeDtypeStruct((1, number, *shape), dtype, sharding=place)
+
+    labeled, unlabeled = stage.labeled_batch, stage.unlabeled_batch
+    batch = Batch(
+        rows(labeled, *examples.shape, dtype=dtype),
+        rows(labeled, dtype=jnp.int32),
+        rows(unlabeled, *examples.shape, dtype=dtype),
+    )
+    if isinstance(stage.method, DistributionsConfig):
+        told = (rows(number, examples.classes, dtype=jnp.float16) for number in (labeled, unlabeled))
+        batch = batch._replace(labeled_distributions=next(told), distributions=next(told))
+    return batch
+
+
+def _whole(tree: PyTree, layout: Layout, device: Any) -> PyTree:
+    """Say of shapes that all devices have all of them; one device may be of another machine, too."""
+    everywhere = SingleDeviceSharding(device) if layout.mesh is None else NamedSharding(layout.mesh, PartitionSpec())
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere), tree)

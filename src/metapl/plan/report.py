@@ -1,0 +1,99 @@
+"""What a plan says, as a table and sentences."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60
+
+
+def table(report: dict[str, Any]) -> Table:
+    """One row for each number; all of them are of one device and one step, unless they say otherwise."""
+    title = f"{report['model']}, {report['method']}, {report['parameters']:,} parameters: {report['layout']}"
+    shown = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
+    shown.add_column(no_wrap=True)
+    shown.add_column(justify="right", no_wrap=True)
+    for name, value in (*_memory(report), *_work(report), *_times(report), *_compiling(report)):
+        shown.add_row(name, value)
+    return shown
+
+
+def _memory(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    memory = report["memory"]
+    for kind, size in memory["state"].items():
+        yield f"  {kind}", amount(size)
+    if not report["refused"]:
+        yield "  batch", amount(memory["batch"])
+        yield "arguments, as they lie in memory", amount(memory["arguments"])
+        yield "outputs beside them", amount(memory["outputs"])
+        yield "temporaries (activations, gradients)", amount(memory["temporaries"])
+        yield "program", amount(memory["program"])
+    yield "memory of one device, at once", amount(memory["total"])
+    if memory["limit"]:
+        yield "  of", amount(memory["limit"])
+    yield "", ""
+
+
+def _work(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    yield "FLOPs of a step, all devices", digits(report["flops"]["step"])
+    yield "  of one device", digits(report["flops"]["device"])
+    if not report["refused"]:
+        yield "bytes that it reads and writes", amount(report["memory_traffic_bytes"])
+        for kind, found in report["collectives"].items():
+            yield f"{kind}, {found['count']:,} times: sent", amount(found["bytes_sent"])
+    yield "", ""
+
+
+def _times(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if "step_s" not in report:
+        return
+    step, stage = report["step_s"], report["stage_s"]
+    for kind in ("arithmetic", "memory", "interconnect"):
+        yield f"{kind} at its peak", duration(step[kind])
+    yield "a step: at least, one by one", f"{duration(step['at_least'])}, {duration(step['one_by_one'])}"
+    both = f"{duration(stage['at_least'])}, {duration(stage['one_by_one'])}"
+    yield f"{report['steps']:,} steps: at least, one by one", both
+    yield "", ""
+
+
+def _compiling(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    compiling = report["compile"]
+    yield "traced, compiled in", f"{duration(compiling['trace_s'])}, {duration(compiling['compile_s'])}"
+    yield "memory of the compiler, at most", amount(compiling["peak_rss_bytes"])
+
+
+def sentences(report: dict[str, Any]) -> Iterator[str]:
+    """Whether it fits, and if not, what would help."""
+    memory = report["memory"]
+    if report["fits"] and memory["limit"]:
+        yield f"It fits: {amount(memory['total'])} of the {amount(memory['limit'])} that a program gets."
+    elif report["fits"]:
+        yield f"It needs {amount(memory['total'])} on each device; --chip says what to hold that against."
+    else:
+        who = "the compiler refuses it" if report["refused"] else "it does not fit"
+        needs = f"it needs {amount(memory['total'])} on each device, of {amount(memory['limit'])}"
+        yield f"It is too large: {needs}, and {who}. What needs less, the cheapest first:"
+        yield from (f"  {line}" for line in report["advice"])
+
+
+def amount(size: float) -> str:
+    """Bytes in words."""
+    for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if size >= unit:
+            return f"{size / unit:,.2f} {name}"
+    return f"{size:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words."""
+    for unit, name in ((2 * DAY_S, "days"), (2 * HOUR_S, "hours"), (2 * MINUTE_S, "minutes")):
+        if seconds >= unit:
+            return f"{2 * seconds / unit:,.1f} {name}"
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1e3:.3g} ms"
+
+
+def digits(number: float) -> str:
+    """Large counts: 1.23e+15."""
+    return f"{number:.3g}" if number >= 1e6 else f"{number:,.0f}"

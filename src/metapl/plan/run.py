@@ -1,0 +1,89 @@
+"""Compile one stage's step and add up what it needs."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from metapl import runtime
+from metapl.config import Config
+from metapl.plan import hlo, memory, program, roofline
+from metapl.plan.advice import advice
+from metapl.plan.examples import Examples
+from metapl.plan.memory import Memory, Refusal
+from metapl.plan.program import Planned
+from metapl.plan.target import Machine
+
+Say = Callable[[str], None]  # what goes on now
+
+
+def plan(config: Config, index: int, examples: Examples, machine: Machine, say: Say) -> dict[str, Any]:
+    """Give the whole report."""
+    say("tracing the step")
+    begin = time.perf_counter()
+    planned = program.plan_stage(config, index, examples, machine.devices)
+    lowered = planned.advance.lower(*planned.arguments)
+    traced_s = time.perf_counter() - begin
+    say("compiling it")
+    compiled, refused = _compile(lowered)
+    compile_s = time.perf_counter() - begin - traced_s
+    devices = planned.layout.devices
+    report: dict[str, Any] = {
+        "devices": devices,
+        "chip": machine.chip._asdict() if machine.chip else None,
+        "layout": planned.layout.words or "one device",
+        "stage": index,
+        "method": config.stages[index].method.name,
+        "model": config.stage_models[index].name,
+        "parameters": planned.parameters,
+        "steps": config.stages[index].steps,
+        "labeled_batch": config.stages[index].labeled_batch,
+        "unlabeled_batch": config.stages[index].unlabeled_batch,
+        "microbatches": config.stages[index].microbatches,
+        "flops": {"step": planned.flops, "device": planned.flops / devices},
+        "compile": {"trace_s": traced_s, "compile_s": compile_s, "peak_rss_bytes": runtime.peak_rss_bytes()},
+    }
+    if refused:
+        report |= _refused(planned, refused)
+    else:
+        say("reading the program")
+        report |= _needs(compiled, planned, machine, config.stages[index].steps)
+    report["advice"] = [] if report["fits"] else advice(config, index, devices)
+    return report
+
+
+def _compile(lowered: Any) -> tuple[Any, Refusal | None]:
+    """The program, or why there is none."""
+    try:
+        return lowered.compile(), None
+    except RuntimeError as error:
+        if refused := memory.refusal(str(error)):
+            return None, refused
+        raise
+
+
+def _refused(planned: Planned, refused: Refusal) -> dict[str, Any]:
+    return {
+        "fits": False,
+        "memory": {"state": memory.by_kind(planned.state), "total": refused.needed, "limit": refused.granted},
+        "refused": True,
+    }
+
+
+def _needs(compiled: Any, planned: Planned, machine: Machine, steps: int) -> dict[str, Any]:
+    needs: Memory = memory.of(compiled, planned.state, planned.batch)
+    traffic = hlo.traffic(compiled.as_text(), planned.layout.devices)
+    chip = machine.chip
+    found: dict[str, Any] = {
+        "fits": chip is None or needs.total <= chip.limit,
+        "memory": needs._asdict() | {"total": needs.total, "limit": chip.limit if chip else None},
+        "refused": False,
+        "collectives": {
+            kind: {"count": traffic.counts[kind], "bytes_sent": traffic.sent[kind]} for kind in traffic.counts
+        },
+        "memory_traffic_bytes": traffic.memory,
+    }
+    if chip:
+        seconds = roofline.step_time(chip, planned.flops / planned.layout.devices, traffic)
+        found["step_s"] = seconds._asdict() | {"at_least": seconds.at_least, "one_by_one": seconds.one_by_one}
+        found["stage_s"] = {"at_least": steps * seconds.at_least, "one_by_one": steps * seconds.one_by_one}
+    return found

@@ -1,0 +1,131 @@
+"""MPL on one device, on eight that share batches, and on eight that share pictures and weights, too. Run by a test.
+
+Prints, for each network and each way to share, what the test asks about.
+"""
+
+import os
+
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+import dataclasses
+import json
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from metapl import algorithms, data, models, sharding
+from metapl import config as configs
+from metapl.algorithms.mpl import MPL
+from metapl.models import efficientnet
+from metapl.models.efficientnet import STAGES, EfficientNet
+from metapl.models.wide_resnet import WideResNet
+from metapl.optim import Optimizer
+from metapl.sharding import Layout, Parallel
+from metapl.train import prepare, train
+from metapl.types import Views
+
+OPTIMIZER = Optimizer(0.05, momentum=0.9, average_decay=0.9)
+METHOD = MPL(teacher=OPTIMIZER, student=OPTIMIZER)
+BATCHES = {"labeled_batch": 8, "unlabeled_batch": 16}
+MODES = {
+    "single": Parallel("single"),
+    "data": Parallel("data"),
+    "hybrid": Parallel("hybrid", 4),
+    "weights": Parallel("weights"),
+}
+# Four blocks compile in a third of the time. They are 8, 4 and 2 pixels wide: of 2, four devices have no equal parts.
+efficientnet.STAGES = tuple(stage._replace(blocks=number) for stage, number in zip(STAGES[:3], (1, 1, 2), strict=True))
+NETWORKS = {
+    "wide_resnet": WideResNet(depth=10, width=1, dropout=0.3),
+    "efficientnet": EfficientNet(width=0.25, dropout=0.3),
+}
+
+
+def pictures(key: int, number: int, size: int):
+    return jax.random.normal(jax.random.key(key), (number, size, size, 3))
+
+
+def views(size: int) -> Views:
+    labels = jnp.arange(8, dtype=jnp.int32) % 4
+    return Views(pictures(0, 8, size), labels, pictures(1, 16, size), pictures(2, 16, size), pictures(3, 8, size))
+
+
+def far(one, many) -> float:
+    """The largest difference of a leaf, as a share of its norm."""
+    found = 0.0
+    for a, b in zip(*map(jax.tree.leaves, (one, many)), strict=True):
+        found = max(found, float(np.linalg.norm(a - b) / (np.linalg.norm(a) + 1e-3)))
+    return found
+
+
+def three_steps(algorithm, layout: Layout, state, seen: Views):
+    """The state after three steps, and the compiled step: once, as what it gives is where what it takes was."""
+
+    def step(state, seen, key):
+        return layout.keep(algorithm.step(state, sharding.as_networks_see(seen), key)[0])
+
+    state = jax.device_put(state, layout.shardings(state)) if layout.mesh else state
+    seen = layout.put(seen)
+    step = jax.jit(layout(step), donate_argnums=0).lower(state, seen, jax.random.key(0)).compile()
+    for number in range(3):
+        state = step(state, seen, jax.random.key(number))
+    return jax.device_get(state), step
+
+
+def of_networks() -> dict:
+    told = {}
+    for name, model in NETWORKS.items():
+        algorithm, seen, one = algorithms.build(METHOD, models.build(model, 4), 10), views(16), None
+        start = jax.device_get(jax.jit(lambda seen, it=algorithm: it.init(jax.random.key(9), seen, None))(seen))
+        for mode in ("single", "data", "hybrid"):
+            begin = time.monotonic()
+            state, step = three_steps(algorithm, sharding.layout(MODES[mode], BATCHES), start, seen)
+            one, memory, places = one or state, step.memory_analysis(), jax.tree.leaves(step.output_shardings)
+            told[f"{name}, {mode}"] = {
+                "far": far(one, state),
+                "moved": far(start, state),
+                "split": sum(not place.is_fully_replicated for place in places),
+                "permutes": step.as_text().count("collective-permute("),
+                "state_bytes": memory.output_size_in_bytes,
+                "donated_bytes": memory.alias_size_in_bytes,
+                "bytes": memory.temp_size_in_bytes + memory.argument_size_in_bytes,
+                "seconds": round(time.monotonic() - begin, 1),
+            }
+    return told
+
+
+def of_the_loop() -> dict:
+    """All of it, from the first weights to the last report, for one seed and for two at once."""
+    told, config = {}, configs.load("two_moons_mpl_uda")
+    stages = (dataclasses.replace(config.stages[0], steps=6, labeled_batch=8),)
+    for seeds in ([4], [4, 5]):
+        one = None
+        for mode in ("single", "data", "weights"):
+            own = dataclasses.replace(config, stages=stages, log_every_steps=3, parallel=MODES[mode])
+            datasets, places, reports = data.load(own.data, seeds, ()), [], []
+            program = prepare(own, datasets)
+            trained = train(
+                own,
+                seeds,
+                datasets,
+                lambda *news, reports=reports: reports.append(jax.device_get(news[2])),
+                program=program,
+                between=lambda now, places=places: places.append([str(a.sharding) for a in jax.tree.leaves(now.state)]),
+            )
+            one = one or (jax.device_get(trained.weights), reports)
+            kernel = trained.weights.params["Dense_1"]["kernel"]
+            told[f"loop, {mode}, {len(seeds)}"] = {
+                "far": far(one, (jax.device_get(trained.weights), reports)),
+                "compiled": program.stages[0].advance._cache_size(),
+                "stay": all(place == places[0] for place in places),
+                "share": kernel.addressable_shards[0].data.size / kernel.size,
+            }
+    return told
+
+
+if __name__ == "__main__":
+    assert jax.device_count() == 8
+    print(json.dumps(of_the_loop() | of_networks()))

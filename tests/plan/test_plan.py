@@ -1,0 +1,186 @@
+"""The whole verb, on a tiny network: shared by eight devices that this machine does not have."""
+
+import json
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from metapl import cli, models, runtime
+from metapl import config as configs
+from metapl.bench import flops
+from metapl.plan import examples, report, roofline, run
+from metapl.plan.advice import advice
+from metapl.plan.chips import CHIPS, GIB
+from metapl.plan.hlo import Traffic
+from metapl.plan.target import Machine
+from metapl.schema import ConfigError
+
+
+def here(tmp_path, text: str, chip: str = "v3", stage: int = 0):
+    """Plan for the one device that tests have."""
+    path = tmp_path / "some.toml"
+    path.write_text(text, "utf-8")
+    config = configs.load(str(path))
+    machine = Machine(jax.devices()[:1], CHIPS.get(chip))
+    return run.plan(config, stage, examples.of(config), machine, lambda _: None)
+
+
+TINY = """[data]
+name = "digits"
+[model]
+name = "mlp"
+[[stages]]
+steps = 7
+labeled_batch = 8
+unlabeled_batch = 16
+"""
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory):
+    return here(tmp_path_factory.mktemp("plan"), TINY)
+
+
+def test_a_report_adds_up(planned):
+    parameters = 64 * 8 + 8 + 8 * 8 + 8 + 8 * 10 + 10
+    assert planned["parameters"] == parameters
+    assert planned["memory"]["state"]["weights"] == 4 * parameters
+    assert planned["memory"]["batch"] == 64 * (8 + 16) + 4 * 8
+    # Forward, and the gradient of weights and inputs, of which the first layer's is not needed.
+    assert planned["flops"]["step"] == 2 * 8 * (3 * (64 * 8 + 8 * 8 + 8 * 10) - 64 * 8)
+    assert planned["stage_s"]["at_least"] == pytest.approx(7 * planned["step_s"]["at_least"])
+    assert planned["fits"]
+    assert planned["advice"] == []
+    assert planned["collectives"] == {}
+    assert json.loads(json.dumps(planned)) == planned
+
+
+def test_it_is_told_in_a_table_and_a_sentence(planned):
+    (sentence,) = report.sentences(planned)
+    assert sentence.startswith("It fits: ")
+    assert "of the 15.48 GiB that a program gets" in sentence
+    assert report.table(planned).row_count > 10
+
+
+def test_what_does_not_fit_comes_with_advice(planned):
+    small = {"fits": False, "memory": planned["memory"] | {"limit": 1000}}
+    model = 'name = "wide_resnet"\ndepth = 10'
+    config = configs.parse(TINY.replace('name = "mlp"', model), "here")
+    said = " ".join(report.sentences(planned | small | {"advice": advice(config, 0, devices=4)}))
+    assert "it needs" in said
+    assert "of 1000 B, and it does not fit" in said
+    for setting in (
+        "--model.precision bfloat16",
+        "--model.remat",
+        "--parallel.mode hybrid --parallel.model 2",
+        "--stages.0.microbatches 2",
+        "--stages.0.unlabeled_batch 8",
+    ):
+        assert setting in said
+    thrifty = configs.parse(TINY.replace('name = "mlp"', model + '\nremat = true\nprecision = "bfloat16"'), "here")
+    assert [line.split()[0] for line in advice(thrifty, 0, devices=1)] == [
+        "--stages.0.microbatches",
+        "--stages.0.unlabeled_batch",
+    ]
+    odd = configs.parse(TINY.replace("labeled_batch = 8", "labeled_batch = 5"), "here")
+    assert [line.split()[0] for line in advice(odd, 0, devices=1)] == ["--stages.0.unlabeled_batch"]
+
+
+def test_a_refusal_is_a_sentence(planned, monkeypatch, tmp_path):
+    class Refusing:
+        def compile(self):
+            raise RuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 28.20G of 15.48G hbm.")
+
+    real = run.program.plan_stage
+    monkeypatch.setattr(run.program, "plan_stage", lambda *args: real(*args)._replace(advance=Lowering(Refusing())))
+    found = here(tmp_path, TINY)
+    assert not found["fits"]
+    first, *_ = report.sentences(found)
+    assert first.startswith(
+        "It is too large: it needs 28.20 GiB on each device, of 15.48 GiB, and the compiler refuses it."
+    )
+    assert report.table(found).row_count > 3
+
+
+class Lowering:
+    def __init__(self, lowered):
+        self.lowered = lowered
+
+    def lower(self, *_):
+        return self.lowered
+
+
+def test_the_roofline():
+    chip = CHIPS["v3"]
+    seconds = roofline.step_time(chip, 61.5e12, Traffic({"all-reduce": 1}, {"all-reduce": 83e9}, 225e9))
+    assert seconds == pytest.approx((1.0, 0.5, 0.5))
+    assert (seconds.at_least, seconds.one_by_one) == pytest.approx((1.0, 2.0))
+    assert (chip.memory, chip.limit) == (16 * GIB, int(15.48 * GIB))
+
+
+def test_flops_of_blocks_in_a_loop_count_as_often_as_they_run():
+    from metapl.models.wide_resnet import WideResNet
+
+    def forward(scan):
+        network = models.build(WideResNet(depth=22, width=1, scan=scan), 10)
+        x = jax.ShapeDtypeStruct((2, 32, 32, 3), jnp.float32)
+        weights = jax.eval_shape(network.init, jax.random.key(0), x)
+        return flops.count(lambda w, x: network.apply(w.params, w.stats, x, train=False)[0], weights, x)
+
+    assert forward(True) == forward(False) > 2 * 2 * 9 * 32**2 * 3 * 16
+
+
+def test_examples_are_known_or_asked_for():
+    assert examples.of(configs.load("efficientnet_l2_mpl")) == ((580, 580, 3), 1000)
+    assert examples.of(configs.load("two_moons_mpl")) == ((2,), 2)
+    own = configs.parse('data.name = "folder"\nmodel.name = "wide_resnet"', "here")
+    with pytest.raises(ConfigError, match="say it with --size"):
+        examples.of(own)
+    with pytest.raises(ConfigError, match="say it with --classes"):
+        examples.of(own, size=96)
+    assert examples.of(own, classes=7, size=96) == ((96, 96, 3), 7)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "plan needs a preset or a TOML file first"),
+        (["digits_mpl_small"], "plan needs --topology (v3:32x32) or --devices (8)"),
+        (["digits_mpl_small", "--devices", "8", "--chip", "v17"], "there is no chip 'v17' in the table"),
+        (["digits_mpl_small", "--devices", "8", "--stage", "5"], "--stage 5: the stages are 0 to 1"),
+        (["digits_mpl_smal", "--devices", "8"], "did you mean digits_mpl_small"),
+    ],
+)
+def test_mistakes_are_one_sentence(args, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["plan", *args])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_eight_devices_that_are_not_here(tmp_path):
+    (tmp_path / "some.toml").write_text(TINY.replace('name = "mlp"', 'name = "mlp"\nhidden = [8]'), "utf-8")
+    command = [sys.executable, "-m", "metapl", "plan", "some.toml", "--devices", "8", "--json", "--chip", "a100"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["devices"] == 8
+    assert found["collectives"]["all-reduce"]["bytes_sent"] >= 2 * 4 * found["parameters"] * 7 / 8
+    assert found["memory"]["batch"] == (64 * (8 + 16) + 4 * 8) / 8
+
+
+def test_a_tpu_that_is_not_here():
+    pytest.importorskip("libtpu", reason="libtpu, the compiler for TPUs, is not installed: pip install 'metapl[tpu]'")
+    assert len(runtime.tpu_devices("v3:2x2")) == 8
+    with pytest.raises(ConfigError, match="'v3:3x3' is not a topology, such as v3:32x32"):
+        runtime.tpu_devices("v3:3x3")
+
+
+def test_without_the_compiler_for_tpus_a_sentence_says_what_to_install(monkeypatch):
+    if runtime.find_spec("libtpu"):
+        pytest.skip("libtpu is installed")
+    with pytest.raises(ConfigError, match=r"pip install 'metapl\[tpu\]'"):
+        runtime.tpu_devices("v3:2x2")

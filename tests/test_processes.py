@@ -1,0 +1,153 @@
+"""Two real processes on one machine: the same run as one process, and no one waits for a process that is gone."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import metapl
+from metapl import processes
+from metapl.runtime import Cluster
+from metapl.schema import ConfigError, validate
+
+SETTINGS = """
+log_every_steps = 10
+checkpoint = {every_steps = 5, keep = 2}
+[data]
+name = "digits"
+split = "digits@40#0"
+[model]
+hidden = [8]
+activation = "relu"
+[augmentation]
+weak = {flip = false, shift_pixels = 0}
+strong = {layers = 1, ops = ["brightness"], cutout = 0}
+[[stages]]
+steps = 20
+labeled_batch = 8
+unlabeled_batch = 16
+method = {name = "mpl"}
+"""
+
+
+class Place:
+    """A folder, and processes that are started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "my.toml").write_text(SETTINGS)
+        self.environment = os.environ | {
+            "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
+            "JAX_PLATFORMS": "cpu",
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+
+    def start(self, *words: str, devices: int = 1) -> subprocess.Popen[str]:
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+        command = [sys.executable, "-m", "metapl", *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment | {"XLA_FLAGS": flags}, **pipes)
+
+    def start_two(self, *words: str) -> list[subprocess.Popen[str]]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            there = f"127.0.0.1:{free.getsockname()[1]}"
+        both = ("--processes", "2", "--coordinator", there)
+        return [self.start(*words, *both, "--process-id", str(number)) for number in range(2)]
+
+    def lines(self, run: str) -> list[dict]:
+        return [json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines()]
+
+
+def ended(children: list[subprocess.Popen[str]]) -> list[str]:
+    said = [child.communicate(timeout=300)[0] for child in children]
+    assert [child.returncode for child in children] == [0] * len(children), said
+    return said
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Place:
+    return Place(tmp_path_factory.mktemp("processes"))
+
+
+@pytest.fixture(scope="module")
+def whole(place) -> list[str]:
+    """The run in one process, and in two."""
+    ended([place.start("train", "my.toml", "--out", "one", devices=2)])
+    return ended(place.start_two("train", "my.toml", "--out", "two"))
+
+
+def test_two_processes_give_the_numbers_of_one(place, whole):
+    for name in ("metrics.jsonl", "weights.safetensors", "evaluations.csv"):
+        assert (place.folder / "one" / name).read_bytes() == (place.folder / "two" / name).read_bytes(), name
+    assert "2 devices share every batch, in 2 processes" in whole[0]
+    assert "accuracy" in whole[0]
+    assert "accuracy" not in whole[1], "one process speaks"
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_when_a_process_is_killed_the_other_ends_and_the_run_goes_on(place, whole, lost):
+    """With one process, which has one device, where process 0 was lost; with two where process 1 was."""
+    run = f"lost-{lost}"
+    children = place.start_two("train", "my.toml", "--out", run, "--stages.0.steps", "100000")
+    end = time.monotonic() + 120
+    while not any((place.folder / run).glob("checkpoints/step-*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    children[lost].send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    said, _ = children[1 - lost].communicate(timeout=60)
+    assert time.monotonic() - begin < processes.PATIENCE_S + processes.LINGER_S + 10
+    assert children[1 - lost].returncode == processes.LOST, said
+    assert f"process {lost} of 2 is lost" in said
+    children[lost].communicate()
+    going = [place.start("resume", run)] if lost == 0 else place.start_two("resume", run)
+    while not any('"resumed"' in line for line in (place.folder / run / "log.jsonl").read_text().splitlines()):
+        assert all(child.poll() is None for child in going)
+        time.sleep(0.05)
+    before = len(place.lines(run))
+    while len(place.lines(run)) <= before:
+        assert all(child.poll() is None for child in going), going[0].communicate()[0]
+        time.sleep(0.05)
+    going[-1].send_signal(signal.SIGTERM)  # whichever it reaches, all of them save and stop
+    told = [child.communicate(timeout=60)[0] for child in going]
+    assert [child.returncode for child in going] == [128 + signal.SIGTERM] * len(going), told
+    assert "going on from step-" in told[0]
+    for line, other in zip(place.lines(run), place.lines("one"), strict=False):
+        assert line["student_loss"] == pytest.approx(other["student_loss"], rel=1e-4)
+
+
+def test_alone_nothing_is_asked_of_others():
+    assert (processes.index(), processes.count(), processes.leads()) == (0, 1, True)
+    assert processes.agreed(lambda: {"any": object}) == {"any": object}, "not even through JSON"
+    assert processes.wished() is None
+    with processes.together():
+        processes.meet("here")
+    with pytest.raises(ConfigError, match="a wrong word"), processes.together():
+        raise ConfigError("a wrong word")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        (Cluster(processes=2), "need a --coordinator"),
+        (Cluster(coordinator="here:1"), "one needs none"),
+        (Cluster(2, 2, "here:1"), "--process-id 2 is none of --processes 2"),
+        (Cluster(2, 0, "here"), "takes HOST:PORT, got 'here'"),
+        (Cluster(2, 0, "here:1", "slurm"), "leave the coordinator out"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(cluster, says):
+    with pytest.raises(ConfigError, match=says):
+        validate(cluster)
+
+
+def test_a_folder_that_is_not_seen_is_refused(tmp_path):
+    processes.see(tmp_path)
+    with pytest.raises(ConfigError, match="needs a folder that all of them share"):
+        processes.see(tmp_path / "elsewhere")
