@@ -174,7 +174,6 @@ def train(
             while step < stage.steps:
                 steps = 1 if longest == 1 else processes.same(pace.steps)
                 last = min(step + steps, following(stops, step))
-                last = min(step + steps, following(stops, step))
                 state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
                 pace.follow(last - step, totals)
                 step = last
