@@ -145,11 +145,7 @@ def train(
     What a stage's network says of the training set is stored in `folder`, if the next one learns from it.
     """
     program = program or prepare(config, datasets)
-    from_files, layout = datasets[0].from_files, program.layout
-    balanced = any(stage.labeled_sampling == "balanced" for stage in config.stages)
-    resident = None if from_files else layout.put(to_device(datasets, program.own_data, balanced))
-    if from_files and len(seeds) > 1:
-        raise ConfigError("seeds whose pictures are fed from files train one after another, not at once")
+    layout, resident = program.layout, on_device(config, program, seeds, datasets)
     pretrained = layout.put(pretrained_weights(config, program.networks[0], datasets[0], tell))
     seed_keys = layout.put(jnp.stack([jax.random.key(seed) for seed in seeds]))
 
@@ -300,6 +296,18 @@ def feeding(
     alone, balanced = not stage.method.uses_unlabeled, stage.labeled_sampling == "balanced"
     with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, alone, balanced, layout) as feed:
         yield feed
+
+
+def on_device(
+    config: Config, program: Program, seeds: Sequence[int], datasets: Sequence[Dataset]
+) -> loader.Resident | None:
+    """Put the training data where the steps run, unless they are fed from files."""
+    if datasets[0].from_files:
+        if len(seeds) > 1:
+            raise ConfigError("seeds whose pictures are fed from files train one after another, not at once")
+        return None
+    balanced = any(stage.labeled_sampling == "balanced" for stage in config.stages)
+    return program.layout.put(to_device(datasets, program.own_data, balanced))
 
 
 def to_device(datasets: Sequence[Dataset], own_data: bool, balanced: bool = False) -> loader.Resident:
