@@ -436,6 +436,27 @@ def serve(args: Sequence[str]) -> None:
     verb.serve(args, serve)
 
 
+def report(args: Sequence[str]) -> None:
+    """Write a page about runs: tables, curves, comparisons, pictures; one HTML file and Markdown.
+
+    RUN is the folder of a run, or one with runs below it, in any state: what failed, is unfinished or misses files is
+    shown as that. The page needs no network. Runs that differ in their seeds alone are one row; rows on the same data
+    are compared seed by seed. docs/reports.md tells what is in it.
+
+    Examples:
+
+      metapl report runs/digits_mpl_small
+
+      metapl report runs/uda runs/mpl runs/mpl_none --out reports/digits --pictures
+
+      metapl report runs
+    """
+    from metapl.data_cli import folders
+    from metapl.report import verb
+
+    verb.report(args, report, folders)
+
+
 def runs(args: Sequence[str]) -> None:
     """List runs: method, data, state, steps, accuracy.
 
@@ -521,6 +542,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "export": export,
     "serve": serve,
     "runs": runs,
+    "report": report,
     "doctor": doctor,
     "sweep": sweep,
     "data": data,

@@ -1,0 +1,134 @@
+"""How training went: the curves of one run."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from metapl.report.blocks import Plain, Text
+from metapl.report.metrics import LARGEST, Curves
+from metapl.report.svg import Line, line_chart, thin
+
+FEW = 12  # points that are drawn as such
+
+
+class Chart(NamedTuple):
+    """Which numbers stand in one drawing, and what they are called there."""
+
+    title: str
+    unit: str
+    names: dict[str, str]
+    percent: bool = False
+
+
+CHARTS = (
+    Chart(
+        "Accuracy on labelled training batches",
+        "accuracy (%)",
+        {"teacher_labeled_accuracy": "teacher", "student_labeled_accuracy": "student", "labeled_accuracy": "network"},
+        percent=True,
+    ),
+    Chart("Evaluation", "accuracy (%)", {"test_accuracy": "test", "val_accuracy": "validation"}, percent=True),
+    Chart("Feedback", "h", {"feedback": "h", "baseline": "baseline"}),
+    Chart(
+        "Losses",
+        "loss",
+        {
+            "loss": "loss",
+            "teacher_loss": "teacher",
+            "student_loss": "student",
+            "consistency_loss": "consistency",
+            "unlabeled_loss": "unlabelled",
+            "labeled_loss": "labelled",
+        },
+    ),
+    Chart(
+        "Pseudo labels",
+        "share (%)",
+        {
+            "pseudo_label_accuracy": "right, where the truth is known",
+            "student_agreement": "the student agrees",
+            LARGEST: "most frequent class",
+        },
+        percent=True,
+    ),
+    Chart(
+        "Mask rate: share of examples that count",
+        "share (%)",
+        {"mask_rate": "unlabelled", "labeled_mask_rate": "labelled"},
+        percent=True,
+    ),
+    Chart(
+        "Gradient norms",
+        "norm",
+        {"gradient_norm": "network", "teacher_gradient_norm": "teacher", "student_gradient_norm": "student"},
+    ),
+)
+
+
+NAMES = tuple(name for chart in CHARTS for name in chart.names)
+
+
+def charts(curves: Curves, stage_steps: Sequence[int], columns: int) -> list[Plain]:
+    """Draw what the run has written down, and say what that is worth."""
+    if not curves.numbers:
+        return [Text("There are no curves: metrics.jsonl has no report.", "warning")]
+    last = max(max(points.steps) for points in curves.numbers.values())
+    ends = (0.0, max(last, 1.0))
+    marks = [float(sum(stage_steps[:i])) for i in range(1, len(stage_steps))]
+    blocks: list[Plain] = [Text(_about(curves), "note")]
+    if curves.damaged:
+        blocks.append(Text(f"{curves.damaged:,} lines of metrics.jsonl cannot be read and are left out.", "warning"))
+    for chart in CHARTS:
+        lines = _lines(chart, curves, ends, columns)
+        if lines:
+            y = (0.0, 100.0) if chart.percent and chart.title.startswith("Mask") else None
+            told = " ".join(_told(line, chart) for line in lines) + _not_finite(chart, curves)
+            blocks.append(line_chart(chart.title, told, lines, ("steps", chart.unit), ends, y, marks))
+    return blocks
+
+
+def _lines(chart: Chart, curves: Curves, ends: tuple[float, float], columns: int) -> list[Line]:
+    found = []
+    for name, said in chart.names.items():
+        if name in curves.numbers:
+            steps, values = curves.numbers[name].arrays()
+            line = thin(said, steps, values * (100 if chart.percent else 1), ends, columns)
+            found.append(line._replace(dots=len(line.x) <= FEW))
+    return found
+
+
+def _about(curves: Curves) -> str:
+    if not curves.reports:
+        return "metrics.jsonl has no report: there are evaluations alone, from evaluations.csv."
+    seeds = f"{len(curves.seeds)} seeds" if len(curves.seeds) > 1 else "one seed"
+    read = f"{_all(curves.reports)} of metrics.jsonl ({seeds}) {'are' if curves.reports > 1 else 'is'} in the curves"
+    if not curves.whole:
+        read = (
+            f"The curves are made of {curves.reports:,} reports at equal distances, of about {curves.of_reports:,} in "
+            f"metrics.jsonl ({seeds}); what only happened between them is not seen"
+        )
+    return (
+        f"{read}. A report is a mean since the report before. A line is the mean of what falls on one place of the "
+        "axis, its band reaches from the smallest to the largest value there, over seeds and reports. Dotted uprights: "
+        "a stage ends."
+    )
+
+
+def _all(reports: int) -> str:
+    return f"All {reports:,} reports" if reports > 1 else "The only report"
+
+
+def _told(line: Line, chart: Chart) -> str:
+    known = np.flatnonzero(np.isfinite(line.middle))
+    if not len(known):
+        return f"{line.name}: never finite."
+    first, last, unit = line.middle[known[0]], line.middle[known[-1]], " %" if chart.percent else ""
+    if len(known) == 1:
+        return f"{line.name}: {last:.3g}{unit}."
+    return f"{line.name}: from {first:.3g} to {last:.3g}{unit}."
+
+
+def _not_finite(chart: Chart, curves: Curves) -> str:
+    lost = sum(int((~np.isfinite(curves.numbers[name].values)).sum()) for name in chart.names if name in curves.numbers)
+    return f" {lost:,} values were not finite: gaps." if lost else ""

@@ -1,0 +1,94 @@
+"""The page: one file that asks nobody for anything, not even where its policy would let it."""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Sequence
+from importlib import resources
+
+from metapl.report.blocks import Block, Cell, Figure, Gallery, Heading, Section, Table, Text
+from metapl.report.escape import markup
+
+
+def page(title: str, blocks: Sequence[Block]) -> str:
+    """Write the whole page; style and script stand in it, and its policy knows them by their checksums."""
+    style, script = _file("page.css"), _file("page.js")
+    policy = (
+        f"default-src 'none'; style-src '{_checksum(style)}'; script-src '{_checksum(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{markup(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<h1>{markup(title)}</h1>\n{_all(blocks)}\n</main>\n<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _all(blocks: Iterable[Block]) -> str:
+    """Figures that follow each other stand side by side where there is room."""
+    parts: list[str] = []
+    for block in blocks:
+        part = _block(block)
+        if isinstance(block, Figure) and parts and parts[-1].endswith("</figure></div>"):
+            parts[-1] = parts[-1].removesuffix("</div>") + part + "</div>"
+        else:
+            parts.append(f'<div class="figures">{part}</div>' if isinstance(block, Figure) else part)
+    return "\n".join(parts)
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Heading(text):
+            return f"<h2>{markup(text)}</h2>"
+        case Text(text, kind):
+            return f'<p class="{kind}">{markup(text)}</p>'
+        case Table():
+            return _table(block)
+        case Figure():
+            said = f"<figcaption>{markup(block.title)}</figcaption>"
+            return f'<figure>{said}{block.svg}<p class="note">{markup(block.description)}</p></figure>'
+        case Gallery():
+            return _gallery(block)
+        case Section():
+            state = " open" if block.open else ""
+            head = f"<summary><h2>{markup(block.title)}</h2></summary>"
+            return f'<details id="{markup(block.anchor)}"{state}>{head}\n{_all(block.blocks)}\n</details>'
+
+
+def _table(table: Table) -> str:
+    width = len(table.columns)
+    kinds = [' class="number"' if any(row[i].value is not None for row in table.rows) else "" for i in range(width)]
+    head = "".join(
+        f'<th scope="col"{kind}>{markup(name)}</th>' for name, kind in zip(table.columns, kinds, strict=True)
+    )
+    rows = "\n".join(f"<tr>{''.join(map(_cell, row, kinds))}</tr>" for row in table.rows)
+    caption = f"<caption>{markup(table.title)}</caption>"
+    frame = f'<div class="wide" tabindex="0" role="region" aria-label="{markup(table.title)}">'
+    return f"{frame}<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
+
+
+def _cell(cell: Cell, kind: str) -> str:
+    text = markup(cell.text)
+    if cell.anchor:
+        text = f'<a href="#{markup(cell.anchor)}">{text}</a>'
+    value = "" if cell.value is None else f' data-value="{cell.value!r}"'
+    return f"<td{kind}{value}>{text}</td>"
+
+
+def _gallery(gallery: Gallery) -> str:
+    shown = "".join(
+        f'<li><img src="{markup(one.data)}" alt="{markup(one.caption)}"><span aria-hidden="true">'
+        f"{markup(one.caption)}</span></li>"
+        for one in gallery.pictures
+    )
+    head = f'<h3>{markup(gallery.title)}</h3><p class="note">{markup(gallery.description)}</p>'
+    return f'<section>{head}<ul class="gallery">{shown}</ul></section>'
+
+
+def _file(name: str) -> str:
+    return resources.files("metapl.report").joinpath("page", name).read_text("utf-8")
+
+
+def _checksum(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

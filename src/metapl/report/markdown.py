@@ -1,0 +1,45 @@
+"""The page's twin for terminals, diffs and wikis: the same words and numbers; drawings are told in a sentence."""
+
+from collections.abc import Iterable, Sequence
+
+from metapl.report.blocks import Block, Figure, Gallery, Heading, Section, Table, Text
+from metapl.report.escape import markdown
+
+
+def page(title: str, blocks: Sequence[Block]) -> str:
+    """Write the whole text."""
+    return "\n\n".join([f"# {markdown(title)}", *_all(blocks, 2)]) + "\n"
+
+
+def _all(blocks: Iterable[Block], level: int) -> Iterable[str]:
+    for block in blocks:
+        yield from _block(block, level)
+
+
+def _block(block: Block, level: int) -> Iterable[str]:
+    match block:
+        case Heading(text):
+            yield f"{'#' * level} {markdown(text)}"
+        case Text(text, kind):
+            yield f"**Note:** {markdown(text)}" if kind == "warning" else markdown(text)
+        case Table():
+            yield f"**{markdown(block.title)}**"
+            yield _table(block)
+        case Figure():
+            yield f"*Figure in report.html: {markdown(block.title)}.* {markdown(block.description)}"
+        case Gallery():
+            told = "; ".join(markdown(one.caption) for one in block.pictures)
+            yield f"*Pictures in report.html: {markdown(block.title)}.* {markdown(block.description)} {told}"
+        case Section():
+            yield f"{'#' * level} {markdown(block.title)}"
+            yield from _all(block.blocks, level + 1)
+
+
+def _table(table: Table) -> str:
+    numbers = [any(row[i].value is not None for row in table.rows) for i in range(len(table.columns))]
+    lines = [_row(map(markdown, table.columns)), _row("---:" if number else "---" for number in numbers)]
+    return "\n".join(lines + [_row(markdown(cell.text) for cell in row) for row in table.rows])
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"

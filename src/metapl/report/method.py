@@ -1,0 +1,159 @@
+"""What a run's settings amount to: the method in the paper's words, and the preset that it is of."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from metapl import config as configs
+from metapl.config import Checkpoint, Config
+from metapl.guards.settings import Guards
+from metapl.report.read import Loaded, table
+from metapl.schema import ConfigError, to_dict
+
+# What a run may have of its own without being another experiment.
+_ASIDE = ("seed", "log_every_steps", "eval_every_steps", "checkpoint", "guards", "tensorboard", "wandb")
+
+_NAMES = {
+    "supervised": "Supervised",
+    "pseudo_labels": "Pseudo Labels",
+    "uda": "UDA",
+    "fixmatch": "FixMatch",
+    "noisy_student": "Noisy Student",
+    "reduced_mpl": "Reduced MPL",
+}
+# The parts of the method, in the order in which the paper's Figure 3 adds them.
+RUNGS = (
+    "Supervised",
+    "RandAugment",
+    "Supervised + MPL + finetuning",
+    "UDA",
+    "UDA + MPL",
+    "UDA + MPL + finetuning",
+)
+
+
+class Origin(NamedTuple):
+    """The preset that a run is of, and what the paper says of it."""
+
+    preset: str = ""
+    paper: str = ""  # from the preset's header; "" for a run of no preset
+    changes: tuple[str, ...] = ()  # settings that are not the preset's: then the paper's number is not of this run
+
+    @property
+    def number(self) -> str:
+        """What the paper says, where that is a number for these very settings."""
+        return self.paper if "%" in self.paper and not self.paper.startswith("no") else ""
+
+
+def title(loaded: Loaded) -> str:
+    """Name the method as the paper's figures do."""
+    stages = [table(stage.get("method")) for stage in loaded.stages]
+    if not stages:
+        return "?"
+    words = [_of_stage(stage) for stage in stages]
+    if loaded.stages[0].get("unlabeled") == "labeled":
+        words[0] += " as a regulariser"
+    if len(words) > 1 and stages[-1].get("name") == "supervised" and stages[-2].get("name") != "supervised":
+        words[-1] = "finetuning"
+    if len(words) > 1 and words[0] == "Supervised" and words[1] != "finetuning":
+        words = words[1:]  # the teacher's own stage; what follows says what it is for
+    return " + ".join(words)
+
+
+def _of_stage(method: Mapping[str, Any]) -> str:
+    name = str(method.get("name", "?"))
+    strong = "strong" in (method.get("view"), method.get("labeled_view"))
+    extras = [word for word, on in (("Mixup", method.get("mixup")), ("RandAugment", strong)) if on]
+    if name == "mpl":
+        consistency = table(method.get("consistency"))
+        kind = "Pseudo Labels" if consistency.get("labels") == "hard" else "UDA"
+        teacher = kind if consistency.get("weight") else "/".join(extras) or "Supervised"
+        silent = table(method.get("feedback")).get("estimator") == "none"
+        return f"{teacher} + MPL" + (" (no feedback)" if silent else "")
+    if name == "supervised":
+        smooth = ["label smoothing"] if method.get("label_smoothing") else []
+        return "/".join(extras + smooth) or "Supervised"
+    return _NAMES.get(name, name)
+
+
+def experiment(loaded: Loaded, splits: bool = True) -> str:
+    """Runs with the same one differ in their seeds alone; without `splits`, also in who is labelled."""
+    own = {name: value for name, value in loaded.settings.items() if name not in _ASIDE}
+    if not splits:
+        own["data"] = {name: value for name, value in table(own.get("data")).items() if name != "split"}
+        return f"{loaded.labels} {json.dumps(own, sort_keys=True, default=str)}"
+    return f"{loaded.data_key} {json.dumps(own, sort_keys=True, default=str)}"
+
+
+def origin(loaded: Loaded) -> Origin:
+    """Find the preset: that of the run's command, or else one with the same settings."""
+    try:
+        own = _bare(configs.parse((loaded.run.path / "config.toml").read_text("utf-8"), "config.toml"))
+    except (ConfigError, OSError, UnicodeDecodeError):
+        return Origin()
+    command = loaded.environment.get("command")
+    words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
+    named = next((word for word in words[2:3] if word in _presets()), None)
+    if named is not None:
+        changes = _changes(to_dict(own), to_dict(_preset(named)))
+        return Origin(named, "" if changes else paper(named), tuple(changes))
+    same = [name for name in _presets() if _preset(name) == own]
+    return Origin(same[0], paper(same[0])) if same else Origin()
+
+
+def paper(preset: str) -> str:
+    """The paper's number, from a preset's header."""
+    for line in _text(preset).splitlines():
+        if line.startswith("# Paper"):
+            return line.removeprefix("# Paper").strip()
+    return ""
+
+
+@cache
+def _presets() -> tuple[str, ...]:
+    return tuple(configs.presets())
+
+
+@cache
+def _preset(name: str) -> Config:
+    return _bare(configs.parse(_text(name), name))
+
+
+@cache
+def _text(name: str) -> str:
+    return (resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8")
+
+
+def _bare(config: Config) -> Config:
+    """All but what makes no other experiment."""
+    return replace(
+        config,
+        seed=0,
+        log_every_steps=1,
+        eval_every_steps=0,
+        checkpoint=Checkpoint(),
+        guards=Guards(),
+        tensorboard=False,
+        wandb=False,
+    )
+
+
+def _changes(own: Any, preset: Any, path: str = "") -> list[str]:
+    if isinstance(own, Mapping) and isinstance(preset, Mapping):
+        names = [*own, *(name for name in preset if name not in own)]
+        return [
+            change
+            for name in names
+            for change in _changes(own.get(name), preset.get(name), f"{path}.{name}" if path else name)
+        ]
+    if isinstance(own, list) and isinstance(preset, list) and len(own) == len(preset):
+        pairs = enumerate(zip(own, preset, strict=True))
+        return [change for i, (a, b) in pairs for change in _changes(a, b, f"{path}.{i}")]
+    return [] if own == preset else [f"{path} {_said(own)}, preset {_said(preset)}"]
+
+
+def _said(value: Any) -> str:
+    return "none" if value is None else str(value) if len(str(value)) < 40 else "…"

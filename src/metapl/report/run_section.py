@@ -1,0 +1,111 @@
+"""All about one run, whatever its state is."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import numpy as np
+
+from metapl.report import classes, curves, metrics
+from metapl.report.blocks import Cell, Plain, Section, Table, Text
+from metapl.report.method import Origin, title
+from metapl.report.read import Loaded, table
+from metapl.statistics import mean_and_std
+
+RULES = {
+    "final": "final weights (the paper's rule)",
+    "median_last_20": "median of the last 20 evaluations",
+    "validation_selected": "best on validation data",
+}
+SCORES = {
+    "accuracy": ("accuracy (%)", 100, 2),
+    "top5_accuracy": ("top-5 (%)", 100, 2),
+    "real_accuracy": ("ReaL (%)", 100, 2),
+    "nll": ("NLL", 1, 4),
+    "calibration_error": ("calibration error (%)", 100, 2),
+}
+MOST_CHANGES = 12
+
+
+def section(loaded: Loaded, origin: Origin, pictures: Sequence[Plain], columns: int, opened: bool) -> Section:
+    """What was run, what came out, how it went, which classes, which pictures."""
+    blocks: list[Plain] = [Text(_what(loaded, origin))]
+    blocks += _state(loaded)
+    if origin.paper:
+        blocks.append(Text(f"The paper, for the preset {origin.preset}: {origin.paper}."))
+    if scores := _scores(loaded):
+        blocks.append(scores)
+    found = metrics.read(loaded.run.path, loaded.stage_steps, curves.NAMES)
+    blocks += curves.charts(found, loaded.stage_steps, columns)
+    blocks += classes.classes(loaded)
+    blocks += pictures
+    return Section(f"{loaded.name}: {title(loaded)}, {loaded.run.state}", loaded.anchor, blocks, opened)
+
+
+def _what(loaded: Loaded, origin: Origin) -> str:
+    run, environment = loaded.run, loaded.environment
+    words = [f"{title(loaded)} on {run.data or 'unknown data'}"]
+    if loaded.labels is not None:
+        words.append(f"{loaded.labels:,} labels")
+    if loaded.stages:
+        names = ", then ".join(
+            f"{table(stage.get('method')).get('name', '?')} ({steps:,} steps)"
+            for stage, steps in zip(loaded.stages, loaded.stage_steps, strict=True)
+        )
+        words.append(names)
+    if origin.preset:
+        words.append(f"preset {origin.preset}" + _changed(origin))
+    if version := environment.get("metapl"):
+        commit = environment.get("commit")
+        words.append(f"metapl {version}" + (f" at {commit[:12]}" if isinstance(commit, str) else ""))
+    if device := environment.get("device_kind"):
+        words.append(f"{environment.get('devices', '?')} × {device}")
+    seconds = loaded.result.get("seconds")
+    if isinstance(seconds, int | float):
+        words.append(f"{seconds:,.0f} s")
+    words.append(f"last written {datetime.fromtimestamp(run.changed, UTC):%Y-%m-%d %H:%M} UTC")
+    return f"{'; '.join(words)}. Folder: {run.path}"
+
+
+def _changed(origin: Origin) -> str:
+    if not origin.changes:
+        return ", as it is"
+    shown = "; ".join(origin.changes[:MOST_CHANGES])
+    more = f"; and {len(origin.changes) - MOST_CHANGES} more" if len(origin.changes) > MOST_CHANGES else ""
+    return f" with changes, so that the paper's number is not of this run ({shown}{more})"
+
+
+def _state(loaded: Loaded) -> list[Plain]:
+    run, found = loaded.run, []
+    if run.state != "finished":
+        steps = f" after {run.steps or 0:,} of {run.total_steps:,} steps" if run.total_steps else ""
+        found.append(f"This run is not finished: {run.state}{steps}. {run.note}".strip())
+    elif not loaded.finished:
+        found.append("result.json has no accuracy that is a finite number: the run is in no comparison.")
+    if loaded.missing:
+        found.append(f"Missing or damaged: {', '.join(loaded.missing)}. What they would tell is left out.")
+    found += [f"Guard: {warning}" for warning in loaded.warnings]
+    return [Text(sentence, "warning") for sentence in found]
+
+
+def _scores(loaded: Loaded) -> Table | None:
+    shown = [name for name in SCORES if loaded.scores(name)]
+    if not shown:
+        return None
+    rows = []
+    for rule, said in RULES.items():
+        several = rule == "final" or loaded.result.get("evaluations") != 1  # of one evaluation all rules say the same
+        if several and loaded.scores("accuracy", rule):
+            rows.append([Cell(said), *(score_cell(name, loaded.scores(name, rule)) for name in shown)])
+    seeds = len(loaded.scores("accuracy"))
+    over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
+    return Table(f"Test scores, {over}", ("which weights", *(SCORES[name][0] for name in shown)), rows)
+
+
+def score_cell(name: str, scores: dict[int, float]) -> Cell:
+    """A score's mean and spread."""
+    if not scores:
+        return Cell("–")
+    _, scale, digits = SCORES[name]
+    mean, std = mean_and_std(np.array(list(scores.values())))
+    spread = f" ± {scale * std:.{digits}f}" if len(scores) > 1 else ""
+    return Cell(f"{scale * mean:.{digits}f}{spread}", scale * mean)

@@ -1,0 +1,76 @@
+"""Runs as they are found: whole, unfinished, damaged, or nothing at all."""
+
+import json
+
+import pytest
+
+from metapl.report import read
+from metapl.schema import ConfigError
+
+from .some_runs import CLASSES, make
+
+
+def only(path) -> read.Loaded:
+    (found,) = read.find([path])
+    return found
+
+
+def test_a_finished_run_is_read(tmp_path):
+    found = only(make(tmp_path / "run", accuracies={0: 0.5, 3: 0.75}))
+    assert found.finished
+    assert found.scores("accuracy") == {0: 0.5, 3: 0.75}
+    assert (found.labels, found.stage_steps, list(found.class_names)) == (40, [100], list(CLASSES))
+    assert found.confusion.tolist() == [[8, 2, 0], [1, 9, 0], [0, 3, 7]]
+    assert found.missing == []
+
+
+@pytest.mark.parametrize("name", ["config.toml", "split.json", "confusion.npz", "result.json"])
+@pytest.mark.parametrize("content", [b"", b"\x00\xff{", b'{"a": '])
+def test_a_damaged_file_is_named_and_the_rest_is_read(tmp_path, name, content):
+    run = make(tmp_path / "run", accuracies={0: 0.5})
+    (run / name).write_bytes(content)
+    found = only(run)
+    assert name in found.missing
+    assert found.finished == (name in ("split.json", "confusion.npz"))
+
+
+@pytest.mark.parametrize("name", ["environment.json", "metrics.jsonl", "evaluations.csv"])
+def test_a_missing_file_is_named(tmp_path, name):
+    run = make(tmp_path / "run", accuracies={0: 0.5})
+    (run / name).unlink()
+    assert only(run).missing == [name]
+
+
+@pytest.mark.parametrize("value", [None, [], "x", {"accuracy": 3}, {"accuracy": {"seeds": {"a": 1, "0": None}}}])
+def test_a_result_of_another_shape_is_in_no_comparison(tmp_path, value):
+    run = make(tmp_path / "run", accuracies={0: 0.5})
+    (run / "result.json").write_text(json.dumps({"final": value}))
+    assert not only(run).finished
+
+
+def test_an_unfinished_run_and_an_empty_folder_are_what_they_are(tmp_path):
+    make(tmp_path / "one")
+    (tmp_path / "none").mkdir()
+    found = read.find([tmp_path / "one", tmp_path / "none"])
+    assert [run.run.state for run in found] == ["stopped, resumable", "broken"]
+    assert "config.toml is missing" in found[1].run.note
+
+
+def test_runs_come_once_in_the_order_given_with_names_that_differ(tmp_path):
+    for place in ("b/run", "a/run", "a/other"):
+        make(tmp_path / place)
+    found = read.find([tmp_path / "b" / "run", tmp_path / "a", tmp_path])
+    assert [run.name for run in found] == ["b/run", "a/other", "a/run"]
+    assert [run.anchor for run in found] == ["run-1", "run-2", "run-3"]
+
+
+def test_a_wrong_path_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="is not a folder"):
+        read.find([tmp_path / "nowhere"])
+
+
+def test_guards_are_heard(tmp_path):
+    run = make(tmp_path / "run")
+    told = {"guard": "collapse", "level": "warn", "step": 7, "stage": 0, "text": "all one class"}
+    (run / "warnings.jsonl").write_text("no json\n" + json.dumps(told) + "\n")
+    assert only(run).warnings == ["collapse (step 7 of stage 0): all one class"]
