@@ -25,8 +25,11 @@ def eight() -> dict:
 
 
 def test_eight_devices_give_the_numbers_of_one(eight):
-    """Every leaf of the state after three steps, and the loop's reports and weights."""
-    assert {name for name in eight if eight[name]["far"] > 1e-4} == set()
+    """Every leaf of the state after three steps, and the loop's reports and weights.
+
+    The farthest are shifts before a batch norm, whose gradient is nothing but rounding: 4e-4. A wrong one is off by 1.
+    """
+    assert {name: eight[name]["far"] for name in eight if eight[name]["far"] > 1e-3} == {}
     assert all(told["moved"] > 0.1 for name, told in eight.items() if "loop" not in name)
 
 

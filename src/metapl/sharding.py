@@ -99,11 +99,11 @@ class Layout:
         """
         return jax.tree_util.tree_map_with_path(lambda path, leaf: self._sharding(path, leaf.shape, leading), state)
 
-    def keep(self, state: PyTree) -> PyTree:
+    def keep(self, state: PyTree, leading: int = 0) -> PyTree:
         """In a traced function: have a state be where it belongs."""
         if self.mesh is None:
             return state
-        return jax.tree.map(jax.lax.with_sharding_constraint, state, self.shardings(state))
+        return jax.tree.map(jax.lax.with_sharding_constraint, state, self.shardings(state, leading))
 
     def settle(self, state: PyTree, leading: int = 0) -> PyTree:
         """Say where a state is in the words of `shardings`: in others, the steps would be compiled twice."""

@@ -368,10 +368,23 @@ def stage_functions(
     return StageProgram(
         jax.jit(layout(over_seeds(init, shared=shared + 1))),
         jax.jit(layout(over_seeds(zeros, shared=shared)), out_shardings=layout.everywhere),
-        jax.jit(layout(over_seeds(advance, shared=shared + 2)), donate_argnums=0),
+        jax.jit(layout(settled(over_seeds(advance, shared=shared + 2), layout)), donate_argnums=0),
         algorithm.predictor,
         longest=sys.maxsize if network.loops else 1,
     )
+
+
+def settled(steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout) -> Callable[..., tuple[PyTree, Metrics]]:
+    """Have the state that steps give be where the one was that they took: else the next ones would be compiled anew.
+
+    What comes out of a loop, the compiler places as it likes.
+    """
+
+    def advance(*args: PyTree) -> tuple[PyTree, Metrics]:
+        state, totals = steps(*args)
+        return layout.keep(state, leading=1), totals
+
+    return advance
 
 
 @jax.jit
