@@ -13,7 +13,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from metapl import cli, predictor
-from metapl.fit import run
+from metapl.fit import listing, run
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
 
@@ -175,3 +175,17 @@ def test_copies_in_the_test_part_are_refused_unless_allowed(tmp_path):
         save(tmp_path / "data" / "test" / name / "copy.png", np.asarray(copy))
     with pytest.raises(ConfigError, match=r"2 pictures that are in val or test.*--allow-duplicates"):
         run.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
+
+
+def test_what_is_held_out_is_not_among_the_unlabelled_pictures_either(tmp_path):
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        picture = rng.integers(0, 256, (8, 8), np.uint8)
+        save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", picture)
+        save(tmp_path / "unlabeled" / f"copy-{number}.png", picture)
+        save(tmp_path / "unlabeled" / f"new-{number}.png", 255 - picture)
+    found = listing.examine(listing.read(str(tmp_path), ()), console())
+    listed = listing.divided(found, False, 0)
+    assert all(path.name.startswith("new") for path in listed.parts["unlabeled"].images.paths)
+    assert len(listed.parts["unlabeled"].images) == 20
+    assert "unlabeled: 20 pictures left out, as labeled, val or test has the same" in listed.remarks

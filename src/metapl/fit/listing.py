@@ -142,16 +142,20 @@ def _leaks(found: Audit, good: Mapping[str, NDArray[np.int64]]) -> list[int]:
 def _without_copies(
     found: Audit, good: Mapping[str, NDArray[np.int64]], remarks: list[str]
 ) -> dict[str, NDArray[np.int64]]:
-    """Leave out unlabelled pictures that are in val or test, and val pictures that are in test: nobody needs them."""
+    """Leave out unlabelled pictures that are in any other part, and val pictures that are in test: nobody needs them.
+
+    What is held out may come from the labelled ones: with a copy among the unlabelled, it would be learnt from. And
+    what the baseline has learnt from is never strange: copies of it would hide foreign pictures beside them.
+    """
     test = _digests(found, good, "test")
-    forbidden = {"unlabeled": test | _digests(found, good, "val"), "val": test}
+    forbidden = {"unlabeled": test | _digests(found, good, "val") | _digests(found, good, "labeled"), "val": test}
     kept = {}
     for role, others in forbidden.items():
         if role in good:
             digests = found.surveys[role].digests
             kept[role] = np.array([row for row in good[role] if digests[row].tobytes() not in others], np.int64)
             if copies := len(good[role]) - len(kept[role]):
-                where = "val or test" if role == "unlabeled" else "test"
+                where = "labeled, val or test" if role == "unlabeled" else "test"
                 remarks.append(f"{role}: {_pictures(copies)} left out, as {where} has the same")
     return kept
 
