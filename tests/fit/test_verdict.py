@@ -41,6 +41,13 @@ def test_the_recommendation_follows_the_evidence(better, worse, strange, outcome
     assert verdict.recommend(difference, outcome, strange)[0] == recommended
 
 
+@pytest.mark.parametrize("n", [3, 5])
+def test_a_handful_of_pictures_proves_nothing(n):
+    assert pair(n, 0, n).low > 0
+    assert verdict.judge(pair(n, 0, n)) == verdict.judge(pair(0, n, n)) == "neutral"
+    assert verdict.judge(pair(6, 0, 6)) == "helped"
+
+
 def test_without_unlabelled_pictures_there_is_the_baseline():
     assert verdict.judge(None) == "none"
     assert verdict.recommend(None, "none", None)[0] == "supervised"

@@ -32,7 +32,7 @@ def outcome(found: Mapping[str, Any]) -> str:
     words = {"helped": "helped", "hurt": "HURT", "neutral": "made no difference that these pictures can show"}
     d = found["difference"]
     points = f"{100 * d['difference']:+.1f} points [{100 * d['low']:+.1f}, {100 * d['high']:+.1f}]"
-    counts = f"{d['better']} pictures only MPL got right, {d['worse']} only the baseline"
+    counts = f"{d['better']} only MPL got right, {d['worse']} only the baseline; by chance alone: p = {d['p']:.2g}"
     return f"The unlabelled pictures {words[found['unlabeled']]}: {points}, paired ({counts})."
 
 

@@ -21,6 +21,7 @@ SUPERVISED, MPL = "supervised", "mpl"  # what the two runs are called, in files 
 FORMAT = 1
 WORST, LEAST_SURE = 5, 20  # classes and pictures that are listed
 FEW = 30  # held-out pictures: with fewer, every interval is wide
+CHANCE = 0.05  # that an outcome other than neutral may have where the two models are equally good
 MAJORITY = 0.5  # share of foreign pictures from which on the baseline is recommended, whatever else is seen
 
 Outcome = Literal["helped", "neutral", "hurt", "none"]
@@ -64,9 +65,14 @@ def verdict(found: Mapping[str, Answers], pictures: Pictures) -> dict[str, Any]:
 
 
 def judge(difference: Compared | None) -> Outcome:
-    """An interval that holds 0 says that nobody knows."""
+    """An interval that holds 0 says that nobody knows, and so does McNemar's test where chance would do it, too.
+
+    Of three pictures that one model alone gets right, the interval is sure already; the exact test is not (p = ¼).
+    """
     if difference is None:
         return "none"
+    if difference.p > CHANCE:
+        return "neutral"
     if difference.low > 0:
         return "helped"
     return "hurt" if difference.high < 0 else "neutral"
