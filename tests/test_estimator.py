@@ -97,6 +97,14 @@ def test_what_cannot_be_learnt_is_refused(x, y, sentence):
         MetaPseudoLabels().fit(x, y)
 
 
+def test_pictures_of_bytes_and_of_floats_are_the_same_and_other_values_are_refused(fitted, pictures):
+    images, _ = pictures
+    np.testing.assert_array_equal(fitted.predict_proba(images), fitted.predict_proba(images / 255))
+    for wrong in (images / 255.0 * 16, images / 255.0 - 0.5, images.astype(int) - 1):
+        with pytest.raises(ValueError, match="whole numbers from 0 to 255 or floats from 0 to 1"):
+            fitted.predict(wrong)
+
+
 def test_other_shapes_than_those_that_were_learnt_are_refused(fitted):
     with pytest.raises(ValueError, match="shape"):
         fitted.predict(np.zeros((2, 8, 9), np.uint8))

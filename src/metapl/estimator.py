@@ -3,8 +3,9 @@
     MetaPseudoLabels().fit(X, y)                     y has −1 (or None, among names) where there is no label
     MetaPseudoLabels().fit(X, y, unlabeled=U)        unlabelled examples apart
 
-X are pictures, [N, H, W] or [N, H, W, C] of bytes (or of floats from 0 to 1), or plain features [N, D]: those are
-standardised and given to a perceptron. Without unlabelled examples it is supervised learning with the same network.
+X are pictures, [N, H, W] or [N, H, W, C] of bytes (or of floats from 0 to 1; other values are refused), or plain
+features [N, D]: those are standardised and given to a perceptron. Without unlabelled examples it is supervised learning
+with the same network.
 A saved model is a folder of weights (safetensors) and settings (TOML, JSON): nothing in it is executed on loading, and
 one for pictures is a run's folder, too, for `metapl predict`, `export` and `serve`.
 """
@@ -102,13 +103,11 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.pictures_, self.example_shape_ = examples.ndim > 2, examples.shape[1:]
         if self.pictures_ and (examples.ndim > 4 or (examples.ndim == 4 and examples.shape[-1] not in (1, 3))):
             raise ValueError(f"pictures have the shape [N, H, W] or [N, H, W, 1 or 3], got {list(examples.shape)}")
-        others = examples[~known]
-        if unlabeled is not None:
-            more = validate_data(self, unlabeled, reset=False, **_TAKES)
-            self._check_shape(more)
-            others = np.concatenate([others, more])
-        self._learn_scale(np.concatenate([examples[known], others]))
-        self._train(self._stored(examples[known]), numbers.astype(np.int32), self._stored(others))
+        more = examples[:0] if unlabeled is None else validate_data(self, unlabeled, reset=False, **_TAKES)
+        self._check_shape(more)
+        self._learn_scale(examples, more)
+        others = np.concatenate([self._stored(examples[~known]), self._stored(more)])
+        self._train(self._stored(examples[known]), numbers.astype(np.int32), others)
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
@@ -212,23 +211,27 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"the network {name} is for pictures; features [N, D] take the mlp")
         return recipe.model(name, side)
 
-    def _learn_scale(self, examples: NDArray[Any]) -> None:
-        """Features get mean 0 and deviation 1; pictures of floats up to 1 become bytes."""
-        if self.pictures_:
-            bytes_already = examples.dtype == np.uint8 or float(examples.max()) > 1
-            self.mean_, self.scale_ = np.zeros(1), np.ones(1) if bytes_already else np.full(1, 1 / 255)
-            return
-        wide = examples.astype(np.float64)
-        self.mean_ = wide.mean(0)
-        deviation = wide.std(0)
-        self.scale_ = np.where(deviation > 1e-12 * (1 + np.abs(self.mean_)), deviation, 1.0)
+    def _learn_scale(self, *examples: NDArray[Any]) -> None:
+        """Features get mean 0 and deviation 1; pictures are scaled by their kind of number alone."""
+        self.mean_, self.scale_ = np.zeros(1), np.ones(1)
+        if not self.pictures_:
+            wide = np.concatenate(examples).astype(np.float64)
+            self.mean_, deviation = wide.mean(0), wide.std(0)
+            self.scale_ = np.where(deviation > 1e-12 * (1 + np.abs(self.mean_)), deviation, 1.0)
 
     def _stored(self, examples: NDArray[Any]) -> NDArray[Any]:
         """As the networks' views take them: bytes [N, H, W, C], or floats [N, D]."""
-        scaled = (examples.astype(np.float64) - self.mean_) / self.scale_
         if not self.pictures_:
-            return scaled.astype(np.float32)
-        return np.clip(np.rint(scaled), 0, 255).astype(np.uint8).reshape(len(examples), *self._stored_shape())
+            return ((examples.astype(np.float64) - self.mean_) / self.scale_).astype(np.float32)
+        whole = examples.dtype.kind in "iu"
+        most = 255 if whole else 1
+        if examples.size and (examples.min() < 0 or examples.max() > most):
+            raise ValueError(
+                f"pictures are whole numbers from 0 to 255 or floats from 0 to 1, got {examples.dtype} from "
+                f"{examples.min():.4g} to {examples.max():.4g}; divide by the largest value that there can be"
+            )
+        found = examples if whole else np.rint(examples.astype(np.float64) * 255)
+        return found.astype(np.uint8).reshape(len(examples), *self._stored_shape())
 
     def _stored_shape(self) -> tuple[int, ...]:
         return (*self.example_shape_, 1) if self.pictures_ and len(self.example_shape_) == 2 else self.example_shape_
