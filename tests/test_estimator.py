@@ -105,6 +105,21 @@ def test_pictures_of_bytes_and_of_floats_are_the_same_and_other_values_are_refus
             fitted.predict(wrong)
 
 
+def test_settings_of_a_search_are_saved_as_plain_numbers(tmp_path):
+    points, labels = make_moons(20, random_state=0)
+    model = MetaPseudoLabels(steps=np.int64(2), jitter=np.float32(0.5), mirror=np.bool_(True), random_state=0)
+    model.fit(points, labels).save(tmp_path / "model")
+    assert MetaPseudoLabels.load(tmp_path / "model").get_params()["steps"] == 2
+
+
+def test_minus_one_beside_names_is_no_class():
+    points, labels = make_moons(8, random_state=0)
+    with pytest.raises(ValueError, match="None marks what has no label"):
+        MetaPseudoLabels(steps=1).fit(points, ["cat", "dog", -1, -1, "cat", "dog", "cat", "dog"])
+    names = np.array(["cat", "dog", np.int64(-1), None, "cat", "dog", "cat", "dog"], object)
+    assert MetaPseudoLabels(steps=2, random_state=0).fit(points, names).classes_.tolist() == ["cat", "dog"]
+
+
 def test_other_shapes_than_those_that_were_learnt_are_refused(fitted):
     with pytest.raises(ValueError, match="shape"):
         fitted.predict(np.zeros((2, 8, 9), np.uint8))

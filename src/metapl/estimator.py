@@ -138,10 +138,9 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = [str(name) for name in self.classes_]
         save_weights(out / WEIGHTS, _tree(self.weights_), to_dict(self.config_.model), names, example)
         (out / rundir.CONFIG).write_text(configs.dump(self.config_), "utf-8")
-        params = {name: value for name, value in self.get_params().items() if name != "random_state"}
         noted = {
             "format": FORMAT,
-            "params": params,
+            "params": self._plain_params(),
             "classes": self.classes_.tolist(),
             "classes_dtype": self.classes_.dtype.str,
             "pictures": self.pictures_,
@@ -190,18 +189,26 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weights_ = {name: np.asarray(leaf[0]) for name, leaf in leaves.items()}
 
     def _config(self, seed: int, semi_supervised: bool) -> Config:
-        steps = self.steps
+        params = self._plain_params()
+        steps = params["steps"]
         choice = Choice(
-            network="", size=0, steps=steps, labeled_batch=self.labeled_batch, unlabeled_batch=self.unlabeled_batch,
-            finetune_steps=max(1, steps // 20), learning_rate=self.learning_rate,
+            network="", size=0, steps=steps, finetune_steps=max(1, steps // 20), learning_rate=params["learning_rate"],
+            labeled_batch=params["labeled_batch"], unlabeled_batch=params["unlabeled_batch"],
         )  # fmt: skip
         side = min(self.example_shape_[:2]) if self.pictures_ else 0
-        views = recipe.augmentation(side, self.mirror, of_imagenet=False) if side else Augmentation(jitter=self.jitter)
+        views = Augmentation(jitter=params["jitter"])
+        if side:
+            views = recipe.augmentation(side, params["mirror"], of_imagenet=False)
         data = Npz() if self.pictures_ else TwoMoons()
         base = Config(seed=seed, data=data, model=self._model(side), augmentation=views)
         config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base, steps)
         validate(config)
         return config
+
+    def _plain_params(self) -> dict[str, Any]:
+        """The settings as Python's own numbers: a search hands over NumPy's, which no file takes."""
+        params = {name: value for name, value in self.get_params().items() if name != "random_state"}
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
 
     def _model(self, side: int) -> ModelConfig:
         if self.network not in ("auto", *recipe.NETWORKS):
@@ -258,7 +265,9 @@ def _is_labeled(labels: NDArray[Any]) -> NDArray[np.bool_]:
     """Who has a label: not −1, nor None among names."""
     if labels.dtype.kind in "iuf":
         return np.asarray(labels != UNLABELED)
-    return np.array([label is not None and not (isinstance(label, int) and label == UNLABELED) for label in labels])
+    if str(UNLABELED) in labels.tolist():  # what NumPy makes of −1 beside names
+        raise ValueError("a label is the text '-1'; among names, None marks what has no label")
+    return np.array([label is not None and label != UNLABELED for label in labels.tolist()])
 
 
 def _plain(labels: NDArray[Any]) -> NDArray[Any]:
