@@ -95,6 +95,18 @@ def test_what_is_missing_is_told(root: Path, tmp_path_factory: pytest.TempPathFa
         read(Folder(), [root])
 
 
+def test_a_class_may_be_a_link_but_not_to_where_it_lies(root: Path) -> None:
+    (root / "zebra").mkdir()
+    picture(root / "zebra" / "elsewhere.png")
+    (root / "labeled" / "linked").symlink_to(root / "zebra")
+    assert "linked" in read(Folder(), [root]).class_names
+    for above in ("..", "."):
+        (root / "labeled" / "linked").unlink()
+        (root / "labeled" / "linked").symlink_to(above)
+        with pytest.raises(DataError, match="linked is a link to a folder that it lies in"):
+            read(Folder(), [root])
+
+
 def test_a_bad_file_does_not_stop_the_listing(root: Path) -> None:
     (root / "unlabeled" / "a.jpg").touch()
     source = read(Folder(), [root])

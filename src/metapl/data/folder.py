@@ -43,6 +43,7 @@ def read(config: Folder, folders: Folders) -> Source:
     if not (root / config.labeled).is_dir():
         raise DataError(f"{root} has no folder {config.labeled} with a folder of pictures for each class")
     class_names = tuple(_subfolders(root / config.labeled))
+    _check_links(root / config.labeled, class_names)
     if not class_names:
         raise DataError(f"{root / config.labeled} has no folder for any class")
     parts = {"train": _classes(root, root / config.labeled, class_names)}
@@ -71,6 +72,13 @@ def _classes(root: Path, place: Path, class_names: Sequence[str]) -> Part:
 
 def _subfolders(place: Path) -> list[str]:
     return sorted(entry.name for entry in place.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _check_links(place: Path, names: Sequence[str]) -> None:
+    """A class folder may be a link, but not to a folder that it is in: all pictures would be of that class."""
+    for name in names:
+        if place.resolve().is_relative_to((place / name).resolve()):
+            raise DataError(f"{place / name} is a link to a folder that it lies in, so it is no class; remove it")
 
 
 def _pictures(place: Path) -> list[Path]:
