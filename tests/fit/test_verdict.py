@@ -59,5 +59,8 @@ def test_what_to_label_next_is_unsure_and_no_two_alike():
     chosen = label_next.choose(logits, features, count=2)
     assert set(chosen) <= set(range(5, 11))
     assert features[chosen[0], 1] == -features[chosen[1], 1]
+    few = np.concatenate([logits[:5], logits[5:8], logits[5:7]])  # half of them are sure, and far from all others
+    apart = np.array([[1.0, 0]] * 5 + [[0, 1.0]] * 5, np.float32)
+    assert set(label_next.choose(few, apart, count=3)) <= set(range(5, 10))
     assert len(label_next.choose(logits[:0], features[:0])) == 0
     assert len(set(label_next.choose(logits, features, count=50))) == 11

@@ -1,8 +1,8 @@
 """Which unlabelled pictures are worth a label: unsure ones, and no two alike.
 
 The most unsure pictures of a model are often the same mistake many times. So of the ten times too many that are least
-sure (the smallest margin between the two best classes), those are taken in turn that are farthest from all taken so
-far, by the model's own features.
+sure (the smallest margin between the two best classes; half of the pictures, where there are fewer), those are taken in
+turn that are farthest from all taken so far, by the model's own features.
 """
 
 import numpy as np
@@ -23,7 +23,8 @@ def choose(logits: NDArray[np.float32], features: NDArray[np.float32], count: in
     """Rows in the order in which labels help most."""
     if not len(logits):
         return np.arange(0)
-    unsure = np.argsort(margins(logits), kind="stable")[: count * CANDIDATES]
+    candidates = max(count, min(count * CANDIDATES, len(logits) // 2))
+    unsure = np.argsort(margins(logits), kind="stable")[:candidates]
     points = features[unsure].astype(np.float64)
     points /= np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-12)
     taken = [0]
