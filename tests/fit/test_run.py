@@ -189,3 +189,12 @@ def test_what_is_held_out_is_not_among_the_unlabelled_pictures_either(tmp_path):
     assert all(path.name.startswith("new") for path in listed.parts["unlabeled"].images.paths)
     assert len(listed.parts["unlabeled"].images) == 20
     assert "unlabeled: 20 pictures left out, as labeled, val or test has the same" in listed.remarks
+
+
+def test_a_picture_with_two_labels_is_a_remark(tmp_path):
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
+    save(tmp_path / "labeled" / "dog" / "0.png", np.asarray(Image.open(tmp_path / "labeled" / "cat" / "0.png")))
+    listed = listing.divided(listing.examine(listing.read(str(tmp_path), ()), console()), False, 0)
+    assert "labelled: 1 picture with several labels, all but one of which must be wrong" in listed.remarks

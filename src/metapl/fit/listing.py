@@ -95,6 +95,7 @@ def divided(found: Audit, allow_duplicates: bool, seed: int) -> Listed:
     good |= _without_copies(found, good, remarks)
     labeled, val = _part(found, "labeled", good), _part(found, "val", good)
     _check_classes(found.source.class_names, labeled.labels)
+    _say_several_labels(found, good["labeled"], remarks)
     groups = alike(found.surveys["labeled"], good["labeled"])
     parts = divide(labeled.labels, groups, val.labels, len(good.get("test", ())) > 0, seed)
     _say_few(parts, labeled.labels, found.source.class_names, remarks)
@@ -162,6 +163,15 @@ def _without_copies(
 
 def _digests(found: Audit, good: Mapping[str, NDArray[np.int64]], role: str) -> set[bytes]:
     return {found.surveys[role].digests[row].tobytes() for row in good.get(role, ())}
+
+
+def _say_several_labels(found: Audit, rows: NDArray[np.int64], remarks: list[str]) -> None:
+    labels: dict[bytes, set[int]] = {}
+    for row in rows.tolist():
+        digest = found.surveys["labeled"].digests[row].tobytes()
+        labels.setdefault(digest, set()).add(int(found.source.parts["labeled"].labels[row]))
+    if count := sum(len(own) > 1 for own in labels.values()):
+        remarks.append(f"labelled: {_pictures(count)} with several labels, all but one of which must be wrong")
 
 
 def _say_few(parts: Division, labels: NDArray[np.int32], class_names: tuple[str, ...], remarks: list[str]) -> None:
