@@ -194,7 +194,8 @@ def test_what_is_held_out_is_not_among_the_unlabelled_pictures_either(tmp_path):
 def test_a_picture_with_two_labels_is_a_remark(tmp_path):
     rng = np.random.default_rng(0)
     for number in range(8):
-        save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
+        picture = rng.integers(0, 256, (8, 8), np.uint8)
+        save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", picture)
     save(tmp_path / "labeled" / "dog" / "0.png", np.asarray(Image.open(tmp_path / "labeled" / "cat" / "0.png")))
     listed = listing.divided(listing.examine(listing.read(str(tmp_path), ()), console()), False, 0)
     assert "labelled: 1 picture with several labels, all but one of which must be wrong" in listed.remarks

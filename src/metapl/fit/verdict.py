@@ -85,8 +85,8 @@ def recommend(difference: Compared | None, outcome: Outcome, strange: Foreign | 
     suspected = strange is not None and strange.suspected
     if suspected and strange is not None and (strange.share >= MAJORITY or outcome != "helped"):
         return SUPERVISED, (
-            "the unlabelled pictures look as if they showed other things than the labelled classes, so what was learnt "
-            "from them is not to be trusted"
+            "the unlabelled pictures look as if they showed other things than the labelled classes, or came from "
+            "elsewhere, so what was learnt from them is not to be trusted"
         )
     if outcome == "hurt":
         return SUPERVISED, "the unlabelled pictures made the model worse"
@@ -190,7 +190,9 @@ def _warnings(difference: Compared | None, outcome: Outcome, strange: Foreign | 
             "The unlabelled pictures seem to show other things than the labelled classes, or to come from elsewhere: "
             f"an unlabelled picture is stranger to the baseline than a held-out one {strange.a:.0%} of the times (50 % "
             f"if they were of one kind; 99 % interval {strange.low:.0%} to {strange.high:.0%}), as if at least "
-            f"{strange.share:.0%} of them were foreign. Look at some of them before you rely on them."
+            f"{strange.share:.0%} of them were foreign. Look at some of them before you rely on them; and on pictures "
+            "like these, whatever they show, the accuracies may not hold: they were measured on pictures like the "
+            "labelled ones."
         )
     if outcome == "hurt":
         said.append("The unlabelled pictures hurt: without them the model is better.")
