@@ -199,3 +199,14 @@ def test_a_picture_with_two_labels_is_a_remark(tmp_path):
     save(tmp_path / "labeled" / "dog" / "0.png", np.asarray(Image.open(tmp_path / "labeled" / "cat" / "0.png")))
     listed = listing.divided(listing.examine(listing.read(str(tmp_path), ()), console()), False, 0)
     assert "labelled: 1 picture with several labels, all but one of which must be wrong" in listed.remarks
+
+
+@pytest.mark.parametrize("part", ["test", "val"])
+def test_a_class_that_is_not_in_the_test_part_is_said_not_to_be_measured(tmp_path, part):
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        name = ("cat", "dog")[number % 2]
+        save(tmp_path / "labeled" / name / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
+        save(tmp_path / part / "cat" / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
+    listed = listing.divided(listing.examine(listing.read(str(tmp_path), ()), console()), False, 0)
+    assert f"not measured, with no picture in the {part} part (1): dog" in listed.remarks

@@ -22,7 +22,7 @@ from metapl.data.source import Files, Images, InMemory, Part, PictureConfig, Sou
 from metapl.data.spec import parse_for
 from metapl.data.split import Rows, labels_of, make_split
 from metapl.disk import put, telling
-from metapl.fit.parts import Division, Origin, alike, divide
+from metapl.fit.parts import Origin, alike, divide
 from metapl.schema import ConfigError
 
 LIST, ARRAYS = "pictures.csv", "pictures.npz"
@@ -98,13 +98,13 @@ def divided(found: Audit, allow_duplicates: bool, seed: int) -> Listed:
     _say_several_labels(found, good["labeled"], remarks)
     groups = alike(found.surveys["labeled"], good["labeled"])
     parts = divide(labeled.labels, groups, val.labels, len(good.get("test", ())) > 0, seed)
-    _say_few(parts, labeled.labels, found.source.class_names, remarks)
     chosen = {
         "train": _rows(labeled, parts.train),
         "val": _joined(_rows(labeled, parts.val), _rows(val, parts.val_kept)),
         "test": _joined(_joined(_rows(labeled, parts.test), _rows(val, parts.val_tests)), _part(found, "test", good)),
         "unlabeled": _part(found, "unlabeled", good),
     }
+    _say_unasked(chosen["test"].labels, parts.measured_on, found.source.class_names, remarks)
     return Listed(chosen, found.source.class_names, parts.measured_on, tuple(remarks), len(leaks))
 
 
@@ -174,12 +174,14 @@ def _say_several_labels(found: Audit, rows: NDArray[np.int64], remarks: list[str
         remarks.append(f"labelled: {_pictures(count)} with several labels, all but one of which must be wrong")
 
 
-def _say_few(parts: Division, labels: NDArray[np.int32], class_names: tuple[str, ...], remarks: list[str]) -> None:
-    if parts.measured_on == "labelled pictures":
-        asked = set(labels[parts.test].tolist())
-        if unasked := [name for i, name in enumerate(class_names) if i not in asked]:
-            names = ", ".join(unasked[:5]) + (" …" if len(unasked) > 5 else "")
-            remarks.append(f"not measured, with too few labelled pictures for it ({len(unasked):,}): {names}")
+def _say_unasked(labels: NDArray[np.int32], origin: Origin, class_names: tuple[str, ...], remarks: list[str]) -> None:
+    why = (
+        "with too few labelled pictures for it" if origin == "labelled pictures" else f"with no picture in the {origin}"
+    )
+    asked = set(labels.tolist())
+    if unasked := [name for i, name in enumerate(class_names) if i not in asked]:
+        names = ", ".join(unasked[:5]) + (" …" if len(unasked) > 5 else "")
+        remarks.append(f"not measured, {why} ({len(unasked):,}): {names}")
 
 
 def _part(found: Audit, role: str, good: Mapping[str, NDArray[np.int64]]) -> Part:
