@@ -43,6 +43,12 @@ def test_it_answers_as_the_network_does(loaded):
     np.testing.assert_allclose(loaded.probabilities(PICTURES), softmax(logits(loaded, PICTURES)), atol=1e-5)
 
 
+def test_a_fit_that_has_not_ended_is_said_to_be_one(tmp_path):
+    (tmp_path / "fit.json").write_text("{}")
+    with pytest.raises(ConfigError, match="has not come to its end; the same command goes on"):
+        load(tmp_path)
+
+
 @pytest.mark.parametrize("count", [0, 1, 2, 17, 140, 256, 257])
 def test_any_number_of_pictures_can_be_asked_about(loaded, count):
     answers = loaded.probabilities(PICTURES[:count])

@@ -28,7 +28,7 @@ from metapl.schema import ConfigError
 from metapl.types import Array, Network, Weights
 from metapl.weights import Example, about
 
-MODEL = "model.json"  # of `metapl fit`
+MODEL, ASKED = "model.json", "fit.json"  # of `metapl fit`: what it ends and begins with
 FORMAT = 1
 
 # Examples are answered in batches of three sizes, so that there are three programs to compile at most: one alone, a
@@ -180,6 +180,8 @@ def choose(folder: Path) -> Chosen:
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not the folder of a run")
     file = folder / MODEL
+    if not file.exists() and (folder / ASKED).exists():
+        raise ConfigError(f"{folder} is of a metapl fit that has not come to its end; the same command goes on with it")
     if not file.exists():
         return Chosen(folder, 1.0)
     try:
