@@ -166,6 +166,15 @@ def test_one_class_is_refused_before_anything_is_written(tmp_path):
     assert not list((tmp_path / "out").iterdir())
 
 
+def test_weights_that_cannot_be_started_from_are_refused_before_anything_is_written(tmp_path):
+    for name in ("cat", "dog"):
+        for i in range(4):
+            save(tmp_path / "data" / "labeled" / name / f"{i}.png", np.full((8, 8), 9 * i + len(name), np.uint8))
+    with pytest.raises(ConfigError, match="is not a file"):
+        run.fit(str(tmp_path / "data"), Request(steps=1, init_from="missing"), tmp_path / "out", console())
+    assert not list((tmp_path / "out").iterdir())
+
+
 def test_copies_in_the_test_part_are_refused_unless_allowed(tmp_path):
     rng = np.random.default_rng(0)
     for name in ("cat", "dog"):

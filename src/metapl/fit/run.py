@@ -82,6 +82,8 @@ def fit(data: str, request: Request, out: Path, console: Console) -> None:
 def _work(data: str, request: Request, out: Path, console: Console, begun: bool, started: float) -> None:
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
     if not begun:  # what is refused leaves an empty folder behind
+        if request.init_from:
+            start_from.recognise(request.init_from)
         found = listing.examine(listing.read(data, ()), console)
         listed = listing.divided(found, request.allow_duplicates, request.seed)
         _put(out / ASKED, {"format": FORMAT, "data": _place(data), **_comparable(request)})
