@@ -91,7 +91,7 @@ def wished() -> int | None:
 
 def see(folder: Path) -> None:
     """Refuse to go on where this process does not see the files that process 0 has written."""
-    if not folder.exists():
+    if count() > 1 and not folder.exists():
         raise ConfigError(
             f"process {index()} on {socket.gethostname()} does not see {folder}: a run of several processes needs a "
             "folder that all of them share"

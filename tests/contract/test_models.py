@@ -248,5 +248,5 @@ def test_its_settings_say_what_each_field_does(kind):
     body = ast.parse(inspect.getsource(inspect.getmodule(kind))).body
     described = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == kind.__name__).body
     for field, after in zip(described, [*described[1:], None], strict=True):
-        if isinstance(field, ast.AnnAssign) and field.target.id != "name":
+        if isinstance(field, ast.AnnAssign) and "ClassVar" not in ast.unparse(field.annotation):
             assert isinstance(after, ast.Expr), f"{kind.__name__}.{field.target.id} has no docstring"

@@ -25,7 +25,7 @@ def sides(config, side):
         lambda: module.init_with_output(jax.random.key(0), x, train=False, capture_intermediates=True)
     )
     outputs = traverse_util.flatten_dict(state["intermediates"])
-    return {"/".join(path[:-1]): y.shape[1] for path, (y,) in outputs.items() if y.ndim == 4}
+    return {"/".join(path[:-1]): y.shape[1] for path, (*_, y) in outputs.items() if y.ndim == 4}
 
 
 def test_the_stride_is_on_the_3x3_convolution():
