@@ -147,7 +147,9 @@ def test_flags_that_do_not_fit_are_refused(cluster, says):
         validate(cluster)
 
 
-def test_a_folder_that_is_not_seen_is_refused(tmp_path):
+def test_a_folder_that_is_not_seen_is_refused(tmp_path, monkeypatch):
+    processes.see(tmp_path / "elsewhere")  # one process has nobody to share with
+    monkeypatch.setattr(processes, "count", lambda: 2)
     processes.see(tmp_path)
     with pytest.raises(ConfigError, match="needs a folder that all of them share"):
         processes.see(tmp_path / "elsewhere")
