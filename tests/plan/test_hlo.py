@@ -69,6 +69,68 @@ def test_a_loop_counts_as_often_as_it_runs_and_groups_say_how_far_bytes_go():
     assert found.memory == 5 * (16 + 4 + 16 + 128 + 320) + 80 + 256
 
 
+# As the TPU's compiler writes it: no trip counts, groups as axes of a mesh, sums fused with the taking of a part.
+TPU_TEXT = """HloModule jit_step, is_scheduled=true
+
+%summed.clone (p: f32[8,4]) -> f32[2,4] {
+  %p = f32[8,4]{1,0} parameter(0)
+  %zero = s32[]{:T(128)} constant(0)
+  %all = f32[8,4]{1,0} all-reduce(%p), replica_groups=mesh['axis_0'=2,'axis_1'=4] {'axis_1'}, to_apply=%add
+  ROOT %own = f32[2,4]{1,0} dynamic-slice(%all, %zero, %zero), dynamic_slice_sizes={2,4}
+}
+
+%body (c: (s32[], f32[8,4])) -> (s32[], f32[8,4]) {
+  %c = (s32[]{:T(128)}, f32[8,4]{1,0}) parameter(0)
+  %i = s32[]{:T(128)} get-tuple-element(%c), index=0
+  %h = f32[8,4]{1,0} get-tuple-element(%c), index=1
+  %scattered = f32[2,4]{1,0} fusion(%h), kind=kCustom, calls=%summed.clone
+  %g = f32[8,4]{1,0} all-gather(%scattered), replica_groups=mesh['a'=1,'b'=4,'c'=2], device_ids=([2,4]T(1,0)) {'b'}
+  %whole = f32[8,4]{1,0} all-reduce(%g), replica_groups=mesh['a'=2,'b'=4] {'a','b'}, to_apply=%add
+  ROOT %t = (s32[]{:T(128)}, f32[8,4]{1,0}) tuple(%i, %whole)
+}
+
+%condition (c: (s32[], f32[8,4])) -> pred[] {
+  %seven = s32[]{:T(128)} constant(7)
+  %c = (s32[]{:T(128)}, f32[8,4]{1,0}) parameter(0)
+  %i = s32[]{:T(128)} get-tuple-element(%c), index=0
+  ROOT %less = pred[]{:T(512)} compare(%i, %seven), direction=LT
+}
+
+%until (c: (s32[], f32[8,4], s32[])) -> pred[] {
+  %c = (s32[]{:T(128)}, f32[8,4]{1,0}, s32[]{:T(128)}) parameter(0)
+  %i = s32[]{:T(128)} get-tuple-element(%c), index=0
+  %last = s32[]{:T(128)} get-tuple-element(%c), index=2
+  ROOT %less = pred[]{:T(512)} compare(%i, %last), direction=LT
+}
+
+%step (c: (s32[], f32[8,4], s32[])) -> (s32[], f32[8,4], s32[]) {
+  %c = (s32[]{:T(128)}, f32[8,4]{1,0}, s32[]{:T(128)}) parameter(0)
+  %inner = (s32[]{:T(128)}, f32[8,4]{1,0}) while(%c), condition=%condition, body=%body
+}
+
+ENTRY %main (b: (s32[], f32[8,4], s32[])) -> (s32[], f32[8,4], s32[]) {
+  %b = (s32[]{:T(128)}, f32[8,4]{1,0}, s32[]{:T(128)}) parameter(0)
+  ROOT %steps = (s32[]{:T(128)}, f32[8,4]{1,0}, s32[]{:T(128)}) while(%b), condition=%until, body=%step
+}
+"""
+
+
+def test_a_program_for_a_tpu_is_read_as_well():
+    found = hlo.traffic(TPU_TEXT, devices=8)
+    assert found.counts == {"all-gather": 7, "all-reduce": 7, "reduce-scatter": 7}
+    assert found.sent == {
+        "all-gather": 7 * 32 * 3,
+        "all-reduce": 7 * 2 * 128 * 7 / 8,
+        "reduce-scatter": 7 * 128 * 3 / 4,
+    }
+
+
+def test_groups_that_cannot_be_read_are_not_taken_for_all():
+    assert hlo.group("%x), replica_groups={}, to_apply=%add", 8) == 8
+    with pytest.raises(ValueError, match="cannot read who takes part: replica_groups=new"):
+        hlo.group("%x), replica_groups=new[3], to_apply=%add", 8)
+
+
 @pytest.mark.parametrize(
     ("kind", "size"),
     [

@@ -1,7 +1,8 @@
 """What a compiled program sends and reads, from its text: loops count as often as they run.
 
-XLA's own cost analysis counts the body of a loop once. Here a body counts times its trip count, which the compiler
-writes next to the loop; where it does not (the loop over a run's steps), once.
+XLA's own cost analysis counts the body of a loop once. Here a body counts times its trip count. The CPU's compiler
+writes it next to the loop. The TPU's does not; there it is the number that the loop's condition compares with, since
+jax's loops count from 0 by ones. A loop whose condition has no such number (the one over a run's steps) counts once.
 
 Bytes are those of one device. What it sends in a collective among n devices, by the usual rings:
 
@@ -49,6 +50,9 @@ _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
 _TRIPS = re.compile(r'known_trip_count"?:\s*\{"?n"?:"?(\d+)"?\}')
 _LISTED_GROUPS = re.compile(r"replica_groups=\{\{([\d,]*)\}")
 _IOTA_GROUPS = re.compile(r"replica_groups=\[(\d+),(\d+)\]")
+_MESH_GROUPS = re.compile(r"replica_groups=mesh\[([^\]]*)\][^{]*\{([^}]*)\}")
+_MESH_AXIS = re.compile(r"'([^']+)'=(\d+)")
+_WHOLE_NUMBER = re.compile(r"[su]\d+\[\]")
 
 
 class Instruction(NamedTuple):
@@ -84,13 +88,31 @@ def traffic(text: str, devices: int) -> Traffic:
         body = computations[name]
         types = {instruction.name: instruction.type for instruction in body}
         for instruction in body:
-            kind = instruction.opcode.removesuffix("-start")
-            if kind in SENT:
-                operands = sum(size(types.get(operand, "")) for operand in instruction.operands)
+            for kind, operands, taking_part in _collectives(instruction, types, computations, devices):
                 counts[kind] = counts.get(kind, 0) + times
-                sent[kind] = sent.get(kind, 0.0) + times * SENT[kind](operands, group(instruction.rest, devices))
+                sent[kind] = sent.get(kind, 0.0) + times * SENT[kind](operands, taking_part)
             memory += times * touched(instruction, types, computations)
     return Traffic(dict(sorted(counts.items())), dict(sorted(sent.items())), memory)
+
+
+def _collectives(
+    instruction: Instruction, types: Mapping[str, str], computations: Mapping[str, list[Instruction]], devices: int
+) -> Iterator[tuple[str, int, int]]:
+    """The kind, the operands' bytes and the devices of what an instruction sends: itself, or what is fused into it.
+
+    The TPU's compiler fuses sums with the taking of a device's own part of them, which then is all that is sent.
+    """
+    kind = instruction.opcode.removesuffix("-start")
+    if kind in SENT:
+        operands = sum(size(types.get(operand, "")) for operand in instruction.operands)
+        yield kind, operands, group(instruction.rest, devices)
+    elif kind == "fusion":
+        inside = computations.get(next((name for _, name in _CALLED.findall(instruction.rest)), ""), [])
+        inner = {one.name: one.type for one in inside}
+        for one in inside:
+            for found, operands, taking_part in _collectives(one, inner, computations, devices):
+                scatters = found == "all-reduce" and size(instruction.type) < size(one.type)
+                yield "reduce-scatter" if scatters else found, operands, taking_part
 
 
 def parse(text: str) -> tuple[dict[str, list[Instruction]], str]:
@@ -117,14 +139,27 @@ def executions(computations: Mapping[str, list[Instruction]], entry: str) -> dic
     def visit(name: str, factor: int) -> None:
         times[name] = times.get(name, 0) + factor
         for instruction in computations[name]:
-            trips = _TRIPS.search(instruction.rest) if instruction.opcode == "while" else None
+            trips = _trips(instruction, computations) if instruction.opcode == "while" else 1
             for called in _called(instruction):
                 if called in computations:
-                    visit(called, factor * (int(trips[1]) if trips else 1))
+                    visit(called, factor * trips)
 
     if entry:
         visit(entry, 1)
     return times
+
+
+def _trips(loop: Instruction, computations: Mapping[str, list[Instruction]]) -> int:
+    """How often a loop's body runs, as far as the text tells."""
+    if known := _TRIPS.search(loop.rest):
+        return int(known[1])
+    condition = computations.get(dict(_CALLED.findall(loop.rest)).get("condition", ""), [])
+    limits = {
+        int(_arguments(one.rest))
+        for one in condition
+        if one.opcode == "constant" and _WHOLE_NUMBER.match(one.type) and _arguments(one.rest).isdigit()
+    }
+    return limits.pop() if len(limits) == 1 else 1
 
 
 def _called(instruction: Instruction) -> Iterator[str]:
@@ -156,11 +191,19 @@ def _bytes(name: str) -> float:
 
 
 def group(rest: str, devices: int) -> int:
-    """How many devices take part together in a collective; without a list, all."""
+    """How many devices take part together in a collective; without a list, all.
+
+    A list that cannot be read is an error: taken for all, it would make what a device sends many times too much.
+    """
     if listed := _LISTED_GROUPS.search(rest):
         return max(1, len(listed[1].split(",")))
     if iota := _IOTA_GROUPS.search(rest):
         return int(iota[2])
+    if mesh := _MESH_GROUPS.search(rest):
+        sizes = {axis: int(size) for axis, size in _MESH_AXIS.findall(mesh[1])}
+        return math.prod(sizes[axis.strip(" '")] for axis in mesh[2].split(","))
+    if "replica_groups=" in rest and "replica_groups={}" not in rest:
+        raise ValueError(f"cannot read who takes part: {rest[rest.index('replica_groups=') :][:200]}")
     return devices
 
 
