@@ -204,7 +204,7 @@ def test_bfloat16_is_for_what_is_not_kept(kind):
 @models_with("remat")
 def test_computing_activations_twice_gives_the_same_step(kind):
     once, twice = train_step(kind), train_step(kind, remat=True)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-5), once, twice)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), once, twice)
     assert "remat" in program(models.build(settings(kind, remat=True), CLASSES), kind)
     assert "remat" not in program(models.build(settings(kind), CLASSES), kind)
 
