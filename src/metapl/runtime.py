@@ -21,6 +21,7 @@ from metapl.schema import ConfigError
 
 Result = TypeVar("Result")
 
+PLATFORMS = ("cpu", "cuda", "tpu")  # what an exported program runs on
 JOIN_S = 300  # for all processes of a run to be there
 HEARTBEAT_S = 60  # jax.distributed's own watch, which ends a process without a sentence: behind that of `processes`
 

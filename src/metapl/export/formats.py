@@ -11,15 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export as jax_export
 
-from metapl import models, weights
+from metapl import models, runtime, weights
 from metapl.evaluate_run import own_weights
 from metapl.export.check import Ask, Examples
 from metapl.predictor import Predictor
 from metapl.schema import ConfigError, to_dict
 from metapl.types import Array
 
-# What a StableHLO export runs on.
-PLATFORMS = ("cpu", "cuda", "tpu")
 PROTOBUF_LIMIT = 2**31  # bytes of one message, which an ONNX file is
 
 Write = Callable[[Predictor, Path], Ask]
@@ -74,7 +72,7 @@ def write_onnx(predictor: Predictor, path: Path) -> Ask:
 
 def write_stablehlo(predictor: Predictor, path: Path) -> Ask:
     """Write what jax.export makes: StableHLO with its version, for several platforms; asked as any program would."""
-    made = jax_export.export(jax.jit(_function(predictor)), platforms=PLATFORMS)(_batch(predictor))
+    made = jax_export.export(jax.jit(_function(predictor)), platforms=runtime.PLATFORMS)(_batch(predictor))
     path.write_bytes(made.serialize())
     call = jax_export.deserialize(bytearray(path.read_bytes())).call
     return lambda examples: np.asarray(call(jnp.asarray(examples)))
