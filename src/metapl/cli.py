@@ -252,9 +252,7 @@ def data(args: Sequence[str]) -> None:
 
       metapl data select probabilities.npy --names paths.txt
     """
-    from metapl import data_cli
-
-    verbs = {"check": data_cli.check, "show": data_cli.show, "select": data_cli.select}
+    verbs = data_verbs()
     verb, *rest = list(args) or ["--help"]
     if verb in ("-h", "--help"):
         lines = ["usage: metapl data VERB [--out FOLDER] [FLAGS]", "", dedent(data.__doc__)]
@@ -265,6 +263,13 @@ def data(args: Sequence[str]) -> None:
         verbs[verb](rest)
     else:
         raise ConfigError(f"there is no verb {verb!r} of data; the verbs are {', '.join(verbs)}")
+
+
+def data_verbs() -> dict[str, Callable[[Sequence[str]], None]]:
+    """The verbs below `data`."""
+    from metapl import data_cli
+
+    return {"check": data_cli.check, "show": data_cli.show, "select": data_cli.select}
 
 
 def bench(args: Sequence[str]) -> None:

@@ -1,0 +1,67 @@
+"""Entropy minimisation (Grandvalet and Bengio, 2004): a method in one file, as an example of how to add one.
+
+    θ' = θ − η ∇_θ [ CE(y_l, f(x_l; θ)) + λ H(f(x_u; θ)) ],    H(p) = −Σ_c p_c log p_c, a mean over the batch
+
+The network is asked to be sure about unlabelled examples, whatever of. Nothing tells it whether it is right to be.
+
+| symbol | name           |
+|--------|----------------|
+| f(·;θ) | network.apply  |
+| λ      | config.weight  |
+| x_u    | views.weak     |
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge
+
+from metapl import optim
+from metapl.algorithms import learner as learners
+from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best
+from metapl.types import PSEUDO_LABELS, Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+
+
+@dataclass(frozen=True)
+class Entropy(MethodConfig):
+    """Train on labels, and on being sure."""
+
+    name: ClassVar[str] = "entropy"
+
+    weight: Annotated[float, Ge(0)] = 0.1
+    """Factor of the entropy of the answers to unlabelled examples."""
+    optimizer: optim.Optimizer = optim.Optimizer()
+
+
+def build(config: Entropy, network: Network, steps: int) -> Algorithm:
+    """Make the method from its settings."""
+    optimizer = optim.build(config.optimizer, steps)
+
+    def init(key: Array, views: Views, start: Weights | None) -> Learner:
+        return learners.create(network, optimizer, key, views.labeled, start)
+
+    def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
+        def loss_fn(params: PyTree) -> tuple[Array, Any]:
+            inputs = jnp.concatenate([views.labeled, views.weak])
+            logits, stats = network.apply(params, learner.stats, inputs, train=True, key=key)
+            labeled, unlabeled = jnp.split(logits, [len(views.labeled)])
+            supervised, unsure = cross_entropy(views.labels, labeled), entropy(unlabeled)
+            metrics = {
+                "loss": supervised,
+                "entropy": unsure,
+                "labeled_accuracy": accuracy(views.labels, labeled),
+                PSEUDO_LABELS: one_hot_best(unlabeled),
+            }
+            return supervised + config.weight * unsure, (metrics, stats)
+
+        gradient, (metrics, stats) = jax.grad(loss_fn, has_aux=True)(learner.params)
+        return learners.update(learner, optimizer, gradient, stats), metrics
+
+    return Algorithm(init, step, lambda learner: learner.weights)
+
+
+def entropy(logits: Array) -> Array:
+    """H(softmax(logits)), a mean over the batch."""
+    return -jnp.mean(jnp.sum(jax.nn.softmax(logits) * jax.nn.log_softmax(logits), axis=-1))
