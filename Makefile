@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SITE ?= site
 
-.PHONY: help demo test lint types check format browser bench clean
+.PHONY: help demo test lint types docs check format browser bench clean
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -22,7 +23,10 @@ lint: $(READY)  ## ruff: format and lint
 types: $(READY)  ## mypy
 	$(BIN)/mypy
 
-check: lint types test  ## what CI runs
+docs: $(READY)  ## build the docs' site, strictly, into site/
+	$(BIN)/properdocs build --strict --quiet --site-dir $(SITE)
+
+check: lint types docs test  ## what CI runs
 
 format: $(READY)  ## let ruff mend what it can
 	$(BIN)/ruff format .

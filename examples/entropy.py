@@ -21,7 +21,18 @@ from annotated_types import Ge
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best
-from metapl.types import PSEUDO_LABELS, Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+from metapl.types import (
+    PSEUDO_LABELS,
+    Algorithm,
+    Array,
+    Learner,
+    MethodConfig,
+    Metrics,
+    Network,
+    PyTree,
+    Views,
+    Weights,
+)
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,14 @@ Part = tuple[str, str, list[tuple[str, str]]]
 PARTS: list[Part] = [
     (
         "The classifier",
-        "`from metapl import MetaPseudoLabels`: scikit-learn's conventions. [Your own pictures](own_pictures.md) tells more.",
+        "`from metapl import MetaPseudoLabels`, by scikit-learn's conventions. [More](own_pictures.md).",
         [("estimator.py", "MetaPseudoLabels")],
     ),
     (
         "Settings",
         "`metapl.config`: what a settings file or a preset becomes. All are frozen; every field is a flag, too "
         "([the command line](cli.md)).",
-        [
-            ("config.py", name)
-            for name in ("load", "parse", "dump", "presets", "Config", "Stage", "Checkpoint")
-        ],
+        [("config.py", name) for name in ("load", "parse", "dump", "presets", "Config", "Stage", "Checkpoint")],
     ),
     (
         "Data, training, evaluation",

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import html
 import re
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -50,7 +51,9 @@ def _intercepted() -> Iterator[None]:
 
     def stop(cls: Any, *, args: Any, **settings: Any) -> NoReturn:
         del args
-        raise Asked(tyro.extras.get_parser(cls, **settings))
+        with warnings.catch_warnings():  # tyro will drop it one day; pyproject.toml says which versions have it
+            warnings.simplefilter("ignore", DeprecationWarning)
+            raise Asked(tyro.extras.get_parser(cls, **settings))
 
     own, tyro.cli = tyro.cli, stop
     try:

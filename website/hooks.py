@@ -39,7 +39,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _DIRECTIVE.sub(put, markdown)
 
 
-def on_page_content(html: str, **_: Any) -> str:  # noqa: A002 - the name is the caller's
+def on_page_content(html: str, **_: Any) -> str:
     """Put the pieces of HTML in their places."""
     return re.sub(r"quoted\d+x", lambda match: _made.get(match[0], match[0]), html)
 

@@ -1,4 +1,4 @@
-"""Quotes from the repository's own files, found by name: a page shows what is there when it is built, or is not built."""
+"""Quotes from the repository's own files, by name: a page shows what is there when it is built, or is not built."""
 
 import ast
 from pathlib import Path

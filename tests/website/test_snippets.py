@@ -1,0 +1,82 @@
+"""Code in README and docs is run, or quoted from a file that is: none of it is typed and forgotten."""
+
+import ast
+import doctest
+import re
+import tomllib
+
+import classifier
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from metapl import config as configs
+from metapl.schema import ConfigError
+
+from .pages import PAGES, ROOT, blocks
+
+CODE = [(page, block) for page in PAGES for block in blocks(page.read_text("utf-8"))]
+EXPLAINED = "src/metapl/algorithms/entropy.py"  # where docs/add_a_method.md says that its example would stand
+KEYS = {"preset", "stages", "data", "model", "augmentation", "init_from", "seed"}
+
+
+def is_python(block: str) -> bool:
+    """Does it parse, and do something that only a program does?"""
+    try:
+        body = ast.parse(block).body
+    except SyntaxError:
+        return False
+    return any(isinstance(part, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for part in body)
+
+
+def test_what_is_python_is_run_or_quoted():
+    """The only program that stands in a page is README's, and the next test runs it."""
+    assert [page.name for page, block in CODE if is_python(block)] == ["README.md"]
+
+
+def test_the_readmes_program_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (program,) = (block for page, block in CODE if page.name == "README.md" and is_python(block))
+    features, y = load_digits(return_X_y=True)  # pictures would take half a minute to compile
+    names = {"X": features[:60], "y": np.where(np.arange(60) < 40, y[:60], -1), "X_new": features[:5]}
+    exec(program.replace("MetaPseudoLabels(", "MetaPseudoLabels(steps=3, "), names)
+    assert names["model"].predict(features[:5]).shape == (5,)
+    assert (tmp_path / "models/mine").is_dir()
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if ">>> " in page.read_text("utf-8")], ids=lambda page: page.name
+)
+def test_what_has_a_prompt_says_what_it_shows(page):
+    results = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert results.attempted
+    assert not results.failed
+
+
+def test_the_example_of_the_classifier_runs(tmp_path):
+    scores = classifier.compare(*load_digits(return_X_y=True), steps=3, folder=tmp_path)
+    assert set(scores) == {"50 labels alone", "with the others unlabelled"}
+
+
+def test_settings_can_be_read():
+    """Blocks of TOML whose keys are those of a run."""
+    read = []
+    for page, block in CODE:
+        try:
+            keys = set(tomllib.loads(block))
+        except tomllib.TOMLDecodeError:
+            continue
+        if keys and keys <= KEYS and page.name != "add_a_method.md":  # whose method is not in the table
+            try:
+                configs.parse(block, page.name)
+            except ConfigError as error:
+                pytest.fail(f"{error}\n{block}")
+            read.append(page.name)
+    assert {"index.md", "models.md", "methods.md"} <= set(read)
+
+
+def test_files_that_pages_name_are_there():
+    """`src/…`, `tests/…`, `examples/…`, `benchmarks/…` in a sentence."""
+    for page in PAGES:
+        for name in re.findall(r"\b(?:src|tests|examples|benchmarks)/[\w/]+\.py", page.read_text("utf-8")):
+            assert name == EXPLAINED or (ROOT / name).is_file(), f"{page.name} names {name}"
