@@ -85,7 +85,7 @@ def _entry(path: str, symbol: str) -> str:
     parts += [_told(node), _fields(node)]
     for method in methods:
         if ast.get_docstring(method) and method.name != "check":
-            parts += [_code(_signature(method)), _told(method)]
+            parts += [_code(_property(method) or _signature(method)), _told(method)]
     return "\n\n".join(filter(None, parts))
 
 
@@ -97,6 +97,12 @@ def _signature(node: ast.FunctionDef, name: str = "") -> str:
         return line
     inner = "".join(f"    {argument},\n" for argument in arguments)
     return f"{name or node.name}(\n{inner}){returns}"
+
+
+def _property(node: ast.FunctionDef) -> str:
+    """What is asked for without brackets."""
+    marks = [ast.unparse(mark) for mark in node.decorator_list]
+    return f"{node.name}: {ast.unparse(node.returns)}" if "property" in marks and node.returns else ""
 
 
 def _arguments(args: ast.arguments) -> list[str]:
@@ -118,7 +124,13 @@ def _told(node: ast.FunctionDef | ast.ClassDef) -> str:
     if "----" in text:
         first, _, rest = text.partition("\n")
         return f"<p>{html.escape(first)}</p>\n\n{_code(rest.strip(), '')}"
-    return f'<p class="docstring">{_marked(text)}</p>' if text else ""
+    return "\n\n".join(map(_paragraph, text.split("\n\n"))) if text else ""
+
+
+def _paragraph(text: str) -> str:
+    if any(line.startswith("    ") for line in text.splitlines()):
+        return _code(text, "")
+    return f"<p>{_marked(' '.join(text.split()))}</p>"
 
 
 def _marked(text: str) -> str:
