@@ -22,7 +22,7 @@ def _parts(text: str) -> str:
             made.append(f"<{tag}>{_parts(inside)}</{tag}>")
             at = end
         else:
-            word = re.match(r"[A-Za-z]{2,}|.", text[at:], re.DOTALL)
+            word = re.match(r"[A-Za-z]{2,}|.[\u0300-\u036f]?", text[at:], re.DOTALL)
             assert word is not None
             made.append(_word(word[0]))
             at += len(word[0])
