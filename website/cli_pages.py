@@ -1,11 +1,11 @@
 """The command line's reference, from the parsers that read the flags: nothing on the page is typed by hand."""
 
 import argparse
-import contextlib
 import html
 import re
+import unittest.mock
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import tyro
@@ -22,9 +22,9 @@ SHORT = ("plan", "bench")  # their settings are those of train
 
 
 class Asked(Exception):  # noqa: N818 - no error: the flags have been asked for, and that is all that is wanted
-    """The parser that a verb was about to read its flags with."""
+    """The parser that a verb was about to read its flags with: argparse's, or tyro's copy of it."""
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: Any) -> None:
         self.parser = parser
 
 
@@ -35,19 +35,8 @@ def page() -> str:
     return "\n\n".join(_verb(name, *verb) for name, verb in verbs.items())
 
 
-def parser(args: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of one verb; nothing is run."""
-    with _intercepted():
-        try:
-            cli.main(args)
-        except Asked as asked:
-            return asked.parser
-    raise AssertionError(f"metapl {' '.join(args)} reads no flags")
-
-
-@contextlib.contextmanager
-def _intercepted() -> Iterator[None]:
-    """Every verb reads its flags through tyro.cli; here it gets no further."""
+def parser(args: Sequence[str]) -> Any:
+    """The parser of one verb; nothing is run, since every verb reads its flags through tyro.cli first."""
 
     def stop(cls: Any, *, args: Any, **settings: Any) -> NoReturn:
         del args
@@ -55,11 +44,12 @@ def _intercepted() -> Iterator[None]:
             warnings.simplefilter("ignore", DeprecationWarning)
             raise Asked(tyro.extras.get_parser(cls, **settings))
 
-    own, tyro.cli = tyro.cli, stop
-    try:
-        yield
-    finally:
-        tyro.cli = own
+    with unittest.mock.patch.object(tyro, "cli", stop):
+        try:
+            cli.main(args)
+        except Asked as asked:
+            return asked.parser
+    raise AssertionError(f"metapl {' '.join(args)} reads no flags")
 
 
 def _verb(name: str, function: Callable[..., None], words: list[str]) -> str:

@@ -59,6 +59,8 @@ def test_every_link_leads_somewhere(site, pages):
     """What Markdown does not know of, too: links in tables that are written from the code."""
     targets = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
     for name, text in pages.items():
+        if name == "404.html":  # it is shown anywhere, so its links begin at the root of a server
+            continue
         for link in re.findall(r'<a\b[^>]*?\bhref="([^"]+)"', text):
             if link.startswith(("http", "mailto:")) or link in ("#", "/", "."):
                 continue

@@ -34,16 +34,6 @@ def test_what_is_python_is_run_or_quoted():
     assert [page.name for page, block in CODE if is_python(block)] == ["README.md"]
 
 
-def test_the_readmes_program_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (program,) = (block for page, block in CODE if page.name == "README.md" and is_python(block))
-    features, y = load_digits(return_X_y=True)  # pictures would take half a minute to compile
-    names = {"X": features[:60], "y": np.where(np.arange(60) < 40, y[:60], -1), "X_new": features[:5]}
-    exec(program.replace("MetaPseudoLabels(", "MetaPseudoLabels(steps=3, "), names)
-    assert names["model"].predict(features[:5]).shape == (5,)
-    assert (tmp_path / "models/mine").is_dir()
-
-
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if ">>> " in page.read_text("utf-8")], ids=lambda page: page.name
 )
@@ -53,9 +43,23 @@ def test_what_has_a_prompt_says_what_it_shows(page):
     assert not results.failed
 
 
-def test_the_example_of_the_classifier_runs(tmp_path):
-    scores = classifier.compare(*load_digits(return_X_y=True), steps=3, folder=tmp_path)
+def test_the_programs_run(tmp_path, monkeypatch):
+    """The example of the classifier, and then README's, on data of the same shapes: they are compiled once.
+
+    On features: pictures would take half a minute to compile.
+    """
+    features, truth = load_digits(return_X_y=True)
+    scores = classifier.compare(features, truth, steps=3, folder=tmp_path)
     assert set(scores) == {"50 labels alone", "with the others unlabelled"}
+
+    monkeypatch.chdir(tmp_path)
+    (program,) = (block for page, block in CODE if page.name == "README.md" and is_python(block))
+    train = len(features) * 3 // 4
+    y = np.where(np.arange(train) < 50, truth[:train], -1)
+    names = {"X": features[:train], "y": y, "X_new": features[train:]}
+    exec(program.replace("MetaPseudoLabels(", "MetaPseudoLabels(steps=3, "), names)
+    assert names["model"].predict(features[:5]).shape == (5,)
+    assert (tmp_path / "models/mine").is_dir()
 
 
 def test_settings_can_be_read():
