@@ -182,8 +182,8 @@ class Page:
         self._send("DOM.setFileInputFiles", nodeId=node, files=[str(path.absolute())])
 
     def press(self, key: str) -> None:
-        """A key that has a name: Tab, Enter."""
-        codes = {"Tab": 9, "Enter": 13}
+        """A key that has a name: Tab, Enter, Home, ArrowLeft."""
+        codes = {"Tab": 9, "Enter": 13, "Home": 36, "ArrowLeft": 37}
         words = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
         typed = {"text": "\r"} if key == "Enter" else {}
         self._send("Input.dispatchKeyEvent", type="keyDown", **words, **typed)
@@ -195,9 +195,11 @@ class Page:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 2 if phone else 1, "mobile": phone}
         self._send("Emulation.setDeviceMetricsOverride", **metrics)
 
-    def set_scheme(self, scheme: Literal["light", "dark"]) -> None:
+    def set_scheme(self, scheme: Literal["light", "dark"], less_motion: bool = False) -> None:
         """What the person's system prefers."""
-        self._send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce" if less_motion else ""}
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self._send("Emulation.setEmulatedMedia", features=features)
 
     def scrolls_sideways(self) -> bool:
         """Is anything wider than the window?"""

@@ -23,10 +23,11 @@ from metapl.signals import Stopped
 
 
 def demo(args: Sequence[str]) -> None:
-    """Compare the methods on TwoMoon: about two minutes, a table and a picture.
+    """Compare the methods on TwoMoon: about two minutes, a table, a picture and a page.
 
     Trains Supervised, Pseudo Labels, MPL, UDA and MPL+UDA, and MPL with its feedback switched off as the control,
-    on the same random data sets, and writes summary.json, accuracies.csv (one row a data set) and two_moons.png.
+    on the same random data sets, and writes summary.json, accuracies.csv (one row a data set), two_moons.png and
+    two_moons.html, a page on which the decision regions move with the training.
 
     Examples:
 
@@ -49,7 +50,7 @@ def demo(args: Sequence[str]) -> None:
     runtime.start(quick_compile=True)
     console = Console()
     verb.run(flags.demo, out, console)
-    wrote = f"Wrote {out}/summary.json, accuracies.csv and two_moons.png"
+    wrote = f"Wrote {out}/summary.json, accuracies.csv, two_moons.png and the page {out}/two_moons.html"
     console.print(wrote, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,8 @@ from metapl import data, evaluate, runlog, runtime, statistics
 from metapl.config import Config, load
 from metapl.data.dataset import Dataset
 from metapl.guards.say import guarding
-from metapl.report import two_moons
-from metapl.train import Trained, train
+from metapl.report import moons_film, moons_page, moons_panels, two_moons
+from metapl.train import Trained, prepare, train
 from metapl.types import Metrics
 
 SUCCESS = 0.99  # share of the 2,000 points that a run must get right to count as a success
@@ -39,6 +40,13 @@ METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
     "mpl_uda_sharp_none": ("MPL+UDA too sharp, no feedback", ()),
     "mpl_uda_sharp": ("MPL+UDA too sharp", ("uda_sharp", "mpl_uda_sharp_none")),
 }
+FAMILIES = {
+    "No augmentation": ("supervised", "pseudo_labels", "mpl_none", "mpl"),
+    "UDA": ("uda", "mpl_uda_none", "mpl_uda"),
+    "UDA too sharp": ("uda_sharp", "mpl_uda_sharp_none", "mpl_uda_sharp"),
+}
+SHOWN = 4  # data sets, the first ones, whose regions the page shows
+GRID = 40  # points each way at which a network is asked for its regions
 
 
 @dataclass(frozen=True)
@@ -64,9 +72,11 @@ class Outcome:
 
     config: Config
     trained: Trained
-    first_dataset: Dataset
+    datasets: Sequence[Dataset]  # the first ones
     accuracies: NDArray[np.float64]
     seconds: float
+    frames: moons_film.Frames
+    course: moons_film.Course
 
 
 def run(demo: Demo, out: Path, console: Console) -> None:
@@ -77,10 +87,21 @@ def run(demo: Demo, out: Path, console: Console) -> None:
     (out / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     _write_accuracies(out / "accuracies.csv", outcomes, demo)
     panels = [
-        two_moons.Panel(METHODS[name][0], outcome.accuracies[0], outcome.trained, outcome.first_dataset)
+        two_moons.Panel(METHODS[name][0], outcome.accuracies[0], outcome.trained, outcome.datasets[0])
         for name, outcome in outcomes.items()
     ]
     two_moons.draw(panels, out / "two_moons.png")
+    (out / "two_moons.html").write_text(_page(demo, outcomes, summary), "utf-8")
+
+
+def _page(demo: Demo, outcomes: dict[str, Outcome], summary: dict[str, Any]) -> str:
+    """Let the regions of the first data sets be seen as they came to be, beside what the summary says of all."""
+    one = next(iter(outcomes.values()))
+    shown = moons_film.show(one.trained, [outcome.frames for outcome in outcomes.values()], one.datasets, GRID)
+    titles, seeds = [METHODS[name][0] for name in outcomes], range(demo.seed, demo.seed + len(one.datasets))
+    panels = moons_panels.moving(titles, shown, seeds, one.datasets, SUCCESS)
+    courses = {name: outcome.course for name, outcome in outcomes.items()}
+    return moons_page.page(summary, courses, FAMILIES, panels, SUCCESS)
 
 
 def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
@@ -89,8 +110,10 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
     with runlog.progress(console) as screen, ThreadPoolExecutor(runtime.cores()) as pool:
 
         def one(name: str) -> Outcome:
-            config = _config(name, demo)
+            config = moons_film.pausing(_config(name, demo))
             datasets = data.load(config.data, seeds, ())
+            program = prepare(config, datasets)
+            camera = moons_film.Camera(config, program)
             guards = guarding(runlog.keeper(config, seeds, datasets[0]), tell=lambda _: None)  # who diverges, ends it
             watch = screen.watch(METHODS[name][0], config, listeners=[guards])
 
@@ -100,9 +123,11 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
                 watch(stage, done, metrics)
 
             start = time.monotonic()
-            trained = train(config, seeds, datasets, watch_until_stopped)
+            trained = train(config, seeds, datasets, watch_until_stopped, program=program, between=camera.between)
             accuracies = evaluate.accuracies(trained, config.augmentation, datasets)
-            return Outcome(config, trained, datasets[0], accuracies, time.monotonic() - start)
+            seconds = time.monotonic() - start
+            course = moons_film.course(trained, camera.frames, config.augmentation, datasets)
+            return Outcome(config, trained, datasets[:SHOWN], accuracies, seconds, camera.frames, course)
 
         try:
             return dict(zip(METHODS, pool.map(one, METHODS), strict=True))

@@ -62,7 +62,16 @@ class Gallery:
     pictures: Sequence[Picture]
 
 
-Plain = Text | Table | Figure | Gallery
+@dataclass(frozen=True)
+class Moving:
+    """What a script of the page's own moves; the description says in words what there is to see."""
+
+    title: str
+    description: str
+    html: str  # whole without the script, all texts in it escaped
+
+
+Plain = Text | Table | Figure | Gallery | Moving
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,16 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
-from metapl.report.blocks import Block, Cell, Figure, Gallery, Heading, Section, Table, Text
+from metapl.report.blocks import Block, Cell, Figure, Gallery, Heading, Moving, Section, Table, Text
 from metapl.report.escape import markup
 
 
-def page(title: str, blocks: Sequence[Block]) -> str:
-    """Write the whole page; style and script stand in it, and its policy knows them by their checksums."""
-    style, script = _file("page.css"), _file("page.js")
+def page(title: str, blocks: Sequence[Block], more: Sequence[str] = ()) -> str:
+    """Write the whole page; style and script stand in it, and its policy knows them by their checksums.
+
+    `more` names what a page has besides what all have: "moons" for moons.css and moons.js.
+    """
+    style, script = ("".join(_file(f"{name}.{kind}") for name in ("page", *more)) for kind in ("css", "js"))
     policy = (
         f"default-src 'none'; style-src '{_checksum(style)}'; script-src '{_checksum(script)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -50,6 +53,8 @@ def _block(block: Block) -> str:
             return f'<figure>{said}{block.svg}<p class="note">{markup(block.description)}</p></figure>'
         case Gallery():
             return _gallery(block)
+        case Moving():
+            return f"<section><h3>{markup(block.title)}</h3>{block.html}</section>"
         case Section():
             state = " open" if block.open else ""
             head = f"<summary><h2>{markup(block.title)}</h2></summary>"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from metapl.report.blocks import Block, Figure, Gallery, Heading, Section, Table, Text
+from metapl.report.blocks import Block, Figure, Gallery, Heading, Moving, Section, Table, Text
 from metapl.report.escape import markdown
 
 
@@ -25,7 +25,7 @@ def _block(block: Block, level: int) -> Iterable[str]:
         case Table():
             yield f"**{markdown(block.title)}**"
             yield _table(block)
-        case Figure():
+        case Figure() | Moving():
             yield f"*Figure in report.html: {markdown(block.title)}.* {markdown(block.description)}"
         case Gallery():
             told = "; ".join(markdown(one.caption) for one in block.pictures)

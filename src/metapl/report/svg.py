@@ -36,12 +36,13 @@ class Line(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One bar, with a whisker of ± spread and a word beside it."""
+    """One bar, with a whisker of ± spread, or between two `ends`, and a word beside it."""
 
     name: str
     value: float
     spread: float = 0.0
     text: str = ""
+    ends: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Fig
         parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 9}" text-anchor="end">{markup(bar.text)}</text>')
         parts.append(f'<rect class="track" x="{RIGHT}" y="{y + 14}" width="{full}" height="12"/>')
         parts.append(f'<rect class="bar" x="{RIGHT}" y="{y + 14}" width="{width:.1f}" height="12"/>')
-        if bar.spread > 0:
+        if bar.spread > 0 or bar.ends:
             low, high = (RIGHT + min(1.0, max(0.0, end / most)) * full for end in _whisker(bar))
             parts.append(f'<path class="whisker" d="M{low:.1f} {y + 20}H{high:.1f}M{low:.1f} {y + 16}v8M{high:.1f} ')
             parts[-1] += f'{y + 16}v8"/>'
@@ -254,7 +255,7 @@ def _padded(lines: Sequence[Line]) -> tuple[float, float]:
 
 
 def _whisker(bar: Bar) -> tuple[float, float]:
-    return bar.value - bar.spread, bar.value + bar.spread
+    return bar.ends or (bar.value - bar.spread, bar.value + bar.spread)
 
 
 def _ticks(low: float, high: float, about: int = 5) -> list[float]:

@@ -1,0 +1,150 @@
+"""The TwoMoon page: how each method's decision regions come to be, and how often each succeeds."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import metapl
+from metapl.report import html
+from metapl.report.blocks import Block, Cell, Figure, Heading, Moving, Table, Text
+from metapl.report.moons_film import Course
+from metapl.report.svg import Bar, Line, bars, line_chart
+from metapl.statistics import Share, wilson
+
+Summary = Mapping[str, Mapping[str, Any]]  # as summary.json has it
+Families = Mapping[str, Sequence[str]]  # methods that are drawn in one chart
+
+
+def page(summary: Summary, courses: Mapping[str, Course], families: Families, panels: Moving, success: float) -> str:
+    """Write the page; `success` is the accuracy that counts as one."""
+    sets = _datasets(summary)
+    title = f"TwoMoon: {len(summary)} methods on {sets} data {'set' if sets == 1 else 'sets'}"
+    return html.page(title, blocks(summary, courses, families, panels, success), more=["moons"])
+
+
+def blocks(
+    summary: Summary, courses: Mapping[str, Course], families: Families, panels: Moving, success: float
+) -> list[Block]:
+    """What stands on it."""
+    sets = _datasets(summary)
+    return [
+        Text(
+            "Two half circles of points in the plane, six of them labelled (Section 3.1 of the paper). Every method "
+            f"trains the same small network on the same {sets} random data {'set' if sets == 1 else 'sets'}, each from "
+            f"the same seed. A success is {100 * success:g} % or more of all points right."
+        ),
+        Text(f"Made by metapl {metapl.__version__}.", "note"),
+        panels,
+        Text(_whose_steps(summary), "note"),
+        Heading("Over all data sets"),
+        _results(summary, success),
+        Text(
+            "Intervals of success are Wilson's 95 % ones; ± is the standard deviation over data sets. "
+            "The panels above are the first data sets, whatever they show; this table is about all of them.",
+            "note",
+        ),
+        _differences(summary),
+        Text(
+            "On the same data sets and seeds, with the 95 % interval of the mean (Student's t); one data set has none. "
+            "Nothing is corrected for the number of comparisons.",
+            "note",
+        ),
+        _success_bars(summary, success),
+        *_charts(summary, courses, families, success),
+    ]
+
+
+def _datasets(summary: Summary) -> int:
+    return int(next(iter(summary.values()))["datasets"])
+
+
+def _share(entry: Mapping[str, Any]) -> Share:
+    return wilson(round(entry["success_rate"] * entry["datasets"]), entry["datasets"])
+
+
+def _whose_steps(summary: Summary) -> str:
+    fewest = min(entry["steps"] for entry in summary.values())
+    longer = [entry["title"] for entry in summary.values() if entry["steps"] > fewest]
+    said = "Shown is the network that is evaluated: the student where there is one."
+    return f"{said} Of {' and '.join(longer)}, its steps come after those of its teacher." if longer else said
+
+
+def _results(summary: Summary, success: float) -> Table:
+    rows = []
+    for entry in summary.values():
+        share, mean, std = _share(entry), entry["mean_accuracy"], entry["std_accuracy"]
+        rows.append(
+            [
+                Cell(entry["title"]),
+                Cell(f"{100 * share.share:.0f}", 100 * share.share),
+                Cell(f"[{100 * share.low:.0f}, {100 * share.high:.0f}]", 100 * share.low),
+                Cell(f"{100 * mean:.2f} ± {100 * std:.2f}", 100 * mean),
+                Cell(f"{entry['datasets']}", entry["datasets"]),
+                Cell(f"{entry['steps']:,}", entry["steps"]),
+                Cell(f"{entry['seconds']:.1f}", entry["seconds"]),
+            ]
+        )
+    columns = (
+        "method",
+        f"success (≥ {100 * success:g} %), %",
+        "95 % interval",
+        "accuracy (%)",
+        "data sets",
+        "steps",
+        "seconds",
+    )
+    return Table("How often each method succeeds, and how good it is", columns, rows)
+
+
+def _differences(summary: Summary) -> Table:
+    rows = []
+    for entry in summary.values():
+        for other, pair in entry["paired"].items():
+            ends = "–" if pair["low"] is None else f"[{100 * pair['low']:+.2f}, {100 * pair['high']:+.2f}]"
+            rows.append(
+                [
+                    Cell(entry["title"]),
+                    Cell(summary[other]["title"]),
+                    Cell(f"{100 * pair['mean']:+.2f}", 100 * pair["mean"]),
+                    Cell(ends, None if pair["low"] is None else 100 * pair["low"]),
+                    Cell(f"{pair['better']} / {pair['worse']}", pair["better"] - pair["worse"]),
+                    Cell(str(pair["n"]), pair["n"]),
+                ]
+            )
+    columns = ("method", "against", "difference (points)", "95 % interval", "better / worse on", "data sets")
+    return Table("Paired differences of accuracy", columns, rows)
+
+
+def _success_bars(summary: Summary, success: float) -> Figure:
+    items = []
+    for entry in summary.values():
+        share = _share(entry)
+        ends = 100 * share.low, 100 * share.high
+        items.append(Bar(entry["title"], 100 * share.share, 0.0, f"{100 * share.share:.0f} %", ends))
+    best = max(items, key=lambda bar: bar.value)
+    said = f"Highest: {best.name}, {best.text}. Whiskers: 95 % intervals (Wilson)."
+    return bars(f"Data sets on which {100 * success:g} % of the points are right", said, items, 100.0)
+
+
+def _charts(summary: Summary, courses: Mapping[str, Course], families: Families, success: float) -> list[Figure]:
+    """Two charts for each family: as many lines as can be told apart."""
+    lowest = 100 * min(float(np.mean(course.accuracies, 1).min()) for course in courses.values()) - 2
+    found = []
+    for family, names in families.items():
+        shares = [_line(summary[name]["title"], courses[name], courses[name].accuracies >= success) for name in names]
+        means = [_line(summary[name]["title"], courses[name], courses[name].accuracies) for name in names]
+        labels = "step", "mean accuracy (%)"
+        found.append(line_chart(f"{family}: mean accuracy", _ends(means), means, labels, y=(lowest, 101.0)))
+        labels = "step", "successes (%)"
+        found.append(line_chart(f"{family}: successes", _ends(shares), shares, labels, y=(-3.0, 101.0)))
+    return found
+
+
+def _line(title: str, course: Course, values: Any) -> Line:
+    return Line(title, course.steps.astype(float), 100 * np.mean(values, 1), dots=True)
+
+
+def _ends(lines: Sequence[Line]) -> str:
+    told = " ".join(f"{line.name}: {line.middle[-1]:.1f} % at the end." for line in lines)
+    return f"{told} Over all data sets, at some steps of the training."
