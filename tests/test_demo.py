@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -47,6 +48,19 @@ def test_there_is_a_picture_with_a_panel_for_each_method(folder):
     with Image.open(folder / "two_moons.png") as picture:
         assert picture.size[0] > 1200
         assert len(picture.convert("RGB").getcolors(10**6)) > 50
+
+
+def test_the_page_ends_where_the_table_does(folder):
+    """All methods, all frames of a short training, on the data sets that there are."""
+    source = (folder / "two_moons.html").read_text("utf-8")
+    film = json.loads(re.search(r'class="film">(.*?)</script>', source).group(1))
+    rows = list(csv.DictReader((folder / "accuracies.csv").read_text().splitlines()))
+    assert film["seeds"] == [7, 8, 9]
+    assert film["steps"] == [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20]
+    for name, method in zip(demo.METHODS, film["methods"], strict=True):
+        assert method["accuracies"][-1] == pytest.approx([100 * float(row[name]) for row in rows], abs=0.06)
+        assert demo.METHODS[name][0] in source
+    assert {name for names in demo.FAMILIES.values() for name in names} == set(demo.METHODS)
 
 
 def test_the_screen_shows_every_method_and_that_work_went_on(folder):

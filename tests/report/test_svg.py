@@ -1,12 +1,13 @@
 """Drawings: where points lie, what a thinned curve keeps, and that every drawing is well-formed."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
 
 from metapl.report import svg
-from metapl.report.svg import Bar, Line
+from metapl.report.svg import Bar, Line, Span
 
 from .some_runs import NASTY
 
@@ -55,6 +56,28 @@ def test_bars_are_as_long_as_their_numbers():
     half, whole = root[0].findall("rect[@class='bar']")
     assert 2 * float(half.get("width")) == float(whole.get("width")) == svg.WIDTH - 2 * svg.RIGHT
     assert len(root[0].findall("path[@class='whisker']")) == 1
+
+
+def test_a_whisker_may_have_ends_of_its_own():
+    root = parsed(svg.bars("t", "d", [Bar("none of ten", 0.0, ends=(0.0, 25.0)), Bar("no whisker", 50.0)], 100.0))
+    (whisker,) = root[0].findall("path[@class='whisker']")
+    left, right = svg.RIGHT, svg.RIGHT + (svg.WIDTH - 2 * svg.RIGHT) / 4
+    assert re.match(rf"M{left:.1f} \d+H{right:.1f}M", whisker.get("d"))
+
+
+def test_spans_lie_beside_nothing():
+    shown = [Span("a", "against b", 3.0, 1.0, 5.0), Span(NASTY, "against a", -3.0, -7.0, 1.0), Span("c", "alone", 2.0)]
+    root = parsed(svg.spans("t", "d", shown))[0]
+    zero = float(re.match(r"M([\d.]+) ", root.find("path[@class='axis']").get("d")).group(1))
+    places = [float(dot.get("cx")) for dot in root.findall("circle")]
+    assert places[0] - zero == pytest.approx(zero - places[1], abs=0.2)
+    assert [place > zero for place in places] == [True, False, True]
+    ends = [
+        re.match(r"M([\d.]+) \d+H([\d.]+)", one.get("d")).groups() for one in root.findall("path[@class='whisker']")
+    ]
+    assert len(ends) == 2, "one data set has no interval"
+    assert float(ends[0][0]) > zero > float(ends[1][0])
+    assert float(ends[1][1]) > zero
 
 
 def test_a_heat_map_has_a_cell_for_every_count_that_is_not_zero():

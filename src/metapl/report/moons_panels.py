@@ -17,8 +17,8 @@ from metapl.report.escape import markup
 from metapl.report.moons_film import Shown
 from metapl.report.moons_regions import PROBABILITIES, WIDTH, Corners
 
-EVERY = 4  # of so many points one is drawn: all of them would hide the regions
-SMALL, LARGE = 3, 11  # units from the middle of a mark to its tip
+EVERY = 6  # of so many points one is drawn: all of them would hide the regions
+SMALL, LARGE = 4, 11  # units from the middle of a mark to its tip
 EVEN = PROBABILITIES.index(0.5)  # whose outline is where both classes are as probable
 
 Paths = Sequence[Sequence[Sequence[Sequence[str]]]]  # [methods][frames][data sets][probabilities]
@@ -127,14 +127,15 @@ def _legend(names: Sequence[str]) -> str:
     kinds = (("moon0", _circles, names[0]), ("moon1", _diamonds, names[1]))
     items = [
         f'<li><svg viewBox="0 0 26 26" aria-hidden="true"><path class="{kind} labelled" '
-        f'd="{draw(np.array([[13, 13]]), LARGE - 2)}"/></svg> {markup(name)}; large where the label is known</li>'
+        f'd="{draw(np.array([[13, 13]]), LARGE - 2)}"/></svg> {markup(name)}; large: labelled</li>'
         for kind, draw, name in kinds
     ]
     shades = "".join(
         f'<rect class="shade{i}" x="{left}" width="{right - left}" height="26"/>'
         for i, (left, right) in enumerate(pairwise(range(0, 91, 15)))
     )
-    said = f"how sure: {names[0]} 90 % … even (the line) … {names[1]} 90 %"
+    edges = ", ".join(f"{100 * share:g}" for share in PROBABILITIES)
+    said = f"probability of the {names[1]}, with edges at {edges} %; the line is at 50 %"
     scale = f'<svg class="scale" viewBox="0 0 90 26" aria-hidden="true">{shades}<path class="even" d="M45 0v26"/></svg>'
     items.append(f"<li>{scale} {markup(said)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

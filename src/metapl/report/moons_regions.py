@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import contourpy
 import numpy as np
@@ -54,7 +55,8 @@ def _areas(margins: NDArray[np.float32], tall: int) -> Iterator[Iterator[NDArray
     x = np.linspace(-OVER * WIDTH, (1 + OVER) * WIDTH, margins.shape[1])
     y = np.linspace((1 + OVER) * tall, -OVER * tall, margins.shape[0])
     margins = np.clip(np.nan_to_num(margins), -FAR, FAR)
-    contours = contourpy.contour_generator(x, y, margins, fill_type=contourpy.FillType.OuterOffset)
+    # Any: it is typed as what all of its kinds of answers have in common, which is nothing.
+    contours: Any = contourpy.contour_generator(x, y, margins, fill_type=contourpy.FillType.OuterOffset)
     for share in PROBABILITIES:
         points, offsets = contours.filled(math.log(share / (1 - share)), 2 * FAR)
         yield (ring[:-1] for part, starts in zip(points, offsets, strict=True) for ring in np.split(part, starts[1:-1]))

@@ -45,6 +45,16 @@ class Bar(NamedTuple):
     ends: tuple[float, float] | None = None
 
 
+class Span(NamedTuple):
+    """One difference and its interval, nan where it has none."""
+
+    name: str
+    against: str
+    middle: float
+    low: float = math.nan
+    high: float = math.nan
+
+
 @dataclass(frozen=True)
 class Axes:
     """Where numbers lie on the paper."""
@@ -122,6 +132,28 @@ def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Fig
         anchor = "start" if share == 0 else "end" if share == 1 else "middle"
         spot = f'x="{RIGHT + share * full:.0f}" y="{height - 6}" text-anchor="{anchor}"'
         parts.append(f'<text class="tick" {spot}>{share * most:g}</text>')
+    return Figure(title, description, _document(title, description, height, parts))
+
+
+def spans(title: str, description: str, shown: Sequence[Span]) -> Figure:
+    """Differences beside an upright line at 0, each with its two names above it."""
+    row, height = 48, 48 * len(shown) + 30
+    values = np.array([[0.0, 0.0, 0.0], *(one[2:] for one in shown)])
+    axes = Axes(_wider(_range([values.ravel()])), (0.0, 1.0))
+    zero = float(axes.left(np.array(0.0)))
+    parts = [f'<path class="axis" d="M{zero:.1f} 4V{height - 22}"/>']
+    for number, one in enumerate(shown):
+        y = 4 + row * number
+        middle, low, high = axes.left(np.array(one[2:])).tolist()
+        parts.append(f'<text x="{RIGHT}" y="{y + 11}">{markup(shortened(one.name, 48))}</text>')
+        parts.append(f'<text class="tick" x="{RIGHT}" y="{y + 25}">{markup(shortened(one.against, 52))}</text>')
+        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 11}" text-anchor="end">{one.middle:+.1f}</text>')
+        if math.isfinite(low + high):
+            parts.append(f'<path class="whisker" d="M{low:.1f} {y + 36}H{high:.1f}m0-4v8M{low:.1f} {y + 32}v8"/>')
+        parts.append(f'<circle class="f0" cx="{middle:.1f}" cy="{y + 36}" r="4"/>')
+    for tick in _ticks(*axes.x):
+        spot = f'x="{float(axes.left(np.array(tick))):.1f}" y="{height - 6}" text-anchor="middle"'
+        parts.append(f'<text class="tick" {spot}>{_short(tick, axes.x)}</text>')
     return Figure(title, description, _document(title, description, height, parts))
 
 
@@ -250,7 +282,11 @@ def _range(values: Sequence[Values]) -> tuple[float, float]:
 def _padded(lines: Sequence[Line]) -> tuple[float, float]:
     values = [line.middle for line in lines]
     values += [side for line in lines for side in (line.low, line.high) if side is not None]
-    low, high = _range(values)
+    return _wider(_range(values))
+
+
+def _wider(ends: tuple[float, float]) -> tuple[float, float]:
+    low, high = ends
     return low - 0.04 * (high - low), high + 0.04 * (high - low)
 
 
