@@ -31,8 +31,8 @@ def blocks(
     return [
         Text(
             "Two half circles of points in the plane, six of them labelled (Section 3.1 of the paper). Every method "
-            f"trains the same small network on the same {sets} random data {'set' if sets == 1 else 'sets'}, each from "
-            f"the same seed. A success is {100 * success:g} % or more of all points right."
+            f"trains the same small network on the same {sets} random data {'set' if sets == 1 else 'sets'}, with "
+            f"the same seeds. A success is {100 * success:g} % or more of all points right."
         ),
         Text(f"Made by metapl {metapl.__version__}.", "note"),
         panels,
