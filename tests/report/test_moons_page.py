@@ -78,7 +78,7 @@ def test_the_slider_moves_regions_words_and_numbers(opened, source):
     opened.press("Home")
     assert opened.text(".now") == "step 1 of 8,000"
     label = opened.evaluate("document.querySelector('.panels svg').getAttribute('aria-label')")
-    assert label == "Supervised, data set 1000, after 1 steps: 50.00 % of the points right"
+    assert label == "Supervised, data set 1000, at step 1: 50.00 % of the points right"
     even = opened.evaluate("document.querySelector('.panels .even').getAttribute('d')")
     assert even == expected(source, 0)[2]
 

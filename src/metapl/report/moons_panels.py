@@ -18,7 +18,7 @@ from metapl.report.moons_film import Shown
 from metapl.report.moons_regions import PROBABILITIES, WIDTH, Corners
 
 EVERY = 6  # of so many points one is drawn: all of them would hide the regions
-SMALL, LARGE = 4, 11  # units from the middle of a mark to its tip
+SMALL, LARGE = 4, 13  # units from the middle of a mark to its tip
 EVEN = PROBABILITIES.index(0.5)  # whose outline is where both classes are as probable
 
 Paths = Sequence[Sequence[Sequence[Sequence[str]]]]  # [methods][frames][data sets][probabilities]
@@ -97,7 +97,7 @@ def _stock(marks: Sequence[str]) -> str:
 
 def _panel(title: str, which: str, percent: float, paths: Sequence[str], success: float, step: int, tall: int) -> str:
     shades = "".join(f'<path class="shade{i}" d="{path}"/>' for i, path in enumerate(paths, 1))
-    said = f"{title}, {which}, after {step:,} steps: {percent:.2f} % of the points right"
+    said = f"{title}, {which}, at step {step:,}: {percent:.2f} % of the points right"
     reached = "reached" if percent >= 100 * success else ""
     return (
         f'<figure data-title="{markup(title)}"><figcaption>{markup(title)}</figcaption>'
@@ -126,8 +126,8 @@ def _controls(steps: Sequence[int], seeds: Sequence[int]) -> str:
 def _legend(names: Sequence[str]) -> str:
     kinds = (("moon0", _circles, names[0]), ("moon1", _diamonds, names[1]))
     items = [
-        f'<li><svg viewBox="0 0 26 26" aria-hidden="true"><path class="{kind} labelled" '
-        f'd="{draw(np.array([[13, 13]]), LARGE - 2)}"/></svg> {markup(name)}; large: labelled</li>'
+        f'<li><svg viewBox="0 0 26 26" aria-hidden="true"><path class="{kind}" '
+        f'd="{draw(np.array([[13, 13]]), 10)}"/></svg> {markup(name)}; large: labelled</li>'
         for kind, draw, name in kinds
     ]
     shades = "".join(

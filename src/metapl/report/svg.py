@@ -137,7 +137,7 @@ def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Fig
 
 def spans(title: str, description: str, shown: Sequence[Span]) -> Figure:
     """Differences beside an upright line at 0, each with its two names above it."""
-    row, height = 48, 48 * len(shown) + 30
+    row, height = 54, 54 * len(shown) + 26
     values = np.array([[0.0, 0.0, 0.0], *(one[2:] for one in shown)])
     axes = Axes(_wider(_range([values.ravel()])), (0.0, 1.0))
     zero = float(axes.left(np.array(0.0)))

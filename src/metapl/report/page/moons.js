@@ -25,7 +25,7 @@ document.querySelectorAll(".moons").forEach((moons) => {
       panel.even.setAttribute("d", paths[frame][set][2]);
       panel.accuracy.textContent = `${percent.toFixed(2)} %`;
       panel.accuracy.classList.toggle("reached", percent >= film.success);
-      const said = `${panel.title}, data set ${film.seeds[set]}, after ${step(frame)} steps: ${percent.toFixed(2)} % of the points right`;
+      const said = `${panel.title}, data set ${film.seeds[set]}, at step ${step(frame)}: ${percent.toFixed(2)} % of the points right`;
       panel.svg.setAttribute("aria-label", said);
     });
   };
