@@ -182,8 +182,8 @@ class Page:
         self._send("DOM.setFileInputFiles", nodeId=node, files=[str(path.absolute())])
 
     def press(self, key: str) -> None:
-        """A key that has a name: Tab, Enter, Home, ArrowLeft."""
-        codes = {"Tab": 9, "Enter": 13, "Home": 36, "ArrowLeft": 37}
+        """A key that has a name: Tab, Enter, End, Home, ArrowLeft."""
+        codes = {"Tab": 9, "Enter": 13, "End": 35, "Home": 36, "ArrowLeft": 37}
         words = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
         typed = {"text": "\r"} if key == "Enter" else {}
         self._send("Input.dispatchKeyEvent", type="keyDown", **words, **typed)

@@ -55,8 +55,8 @@ def test_the_course_ends_where_the_result_is(made):
     course = moons_film.course(trained, frames, config.augmentation, datasets)
     assert course.steps.tolist() == moons_film.steps(320, moons_film.COUNTED)
     assert course.accuracies[-1].tolist() == evaluate.accuracies(trained, config.augmentation, datasets).tolist()
-    early = trained._replace(weights=frames[64])
-    assert course.accuracies[5].tolist() == evaluate.accuracies(early, config.augmentation, datasets).tolist()
+    early = trained._replace(weights=frames[80])
+    assert course.accuracies[4].tolist() == evaluate.accuracies(early, config.augmentation, datasets).tolist()
 
 
 def test_what_is_shown_is_each_frame_on_its_own_data(made):

@@ -90,6 +90,8 @@ def test_a_success_is_marked_and_what_falls_short_is_not(opened):
     opened.evaluate("document.querySelector('.slider').focus()")
     opened.press("Home")
     assert opened.evaluate(reached) == [False] * 3
+    opened.press("End")
+    assert opened.evaluate(reached) == [False, True, False]
 
 
 def test_it_plays_from_the_start_to_the_end_and_pauses(opened):
