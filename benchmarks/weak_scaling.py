@@ -31,6 +31,9 @@ def main(cores: list[int]) -> None:
         )
         config = dataclasses.replace(
             preset,
+            augmentation=dataclasses.replace(
+                preset.augmentation, strong=dataclasses.replace(preset.augmentation.strong, partners="next")
+            ),
             model=WideResNet(precision="bfloat16", scan=True),
             stages=(stage,),
             parallel=Parallel("data" if number > 1 else "single"),

@@ -1,5 +1,7 @@
 """A layer of RandAugment: the table of its docstring against Pillow, and every image on its own."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -96,6 +98,13 @@ def test_a_skipped_op_changes_nothing():
 def test_the_partner_is_not_distorted_by_earlier_layers():
     layered = compiled_layer(CONFIG, 255 - PICTURES, PICTURES, draw_of("sample_pairing", 10))
     expected = 0.6 * (255.0 - PICTURES) + 0.4 * np.roll(PICTURES, 1, axis=0)
+    np.testing.assert_allclose(layered, expected, atol=1.01)
+
+
+def test_the_next_image_can_be_the_partner():
+    config = dataclasses.replace(CONFIG, partners="next")
+    layered = compiled_layer(config, 255 - PICTURES, PICTURES, draw_of("sample_pairing", 10))
+    expected = 0.6 * (255.0 - PICTURES) + 0.4 * np.roll(PICTURES, -1, axis=0)
     np.testing.assert_allclose(layered, expected, atol=1.01)
 
 

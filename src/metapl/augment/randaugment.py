@@ -73,6 +73,9 @@ class RandAugment:
     ops: Annotated[tuple[Op, ...], MinLen(1)] = CIFAR_OPS
     """The operations to draw from. All are those of the paper for CIFAR-10 and ImageNet; SVHN goes without
     sample_pairing, rotate and translate_x."""
+    partners: Literal["any", "next"] = "any"
+    """Which image of the batch sample_pairing mixes in. "next", as good where batches are drawn at random, is for many
+    devices: for "any", each of them gathers the pictures of all."""
     cutout: Annotated[int, Ge(0)] = 0
     """Side in pixels of a grey square on top of all; 0: none. The paper's code: 16 for CIFAR."""
 
@@ -144,9 +147,14 @@ def _degenerate(config: RandAugment, images: Array, originals: Array, draw: Draw
         "color": ops.grey(images),
         "contrast": ops.mean_grey(images),
         "sharpness": ops.smooth(images),
-        "sample_pairing": originals[draw.partner].astype(jnp.int32),
+        "sample_pairing": _partners(config, originals, draw).astype(jnp.int32),
     }
     return _choose(config, draw.op, family, ops.black())
+
+
+def _partners(config: RandAugment, originals: Array, draw: Draw) -> Array:
+    """What a roll moves between devices is one image each; of what an index asks for, a compiler cannot know that."""
+    return jnp.roll(originals, -1, axis=0) if config.partners == "next" else originals[draw.partner]
 
 
 def _factor(op: Array, strength: Array) -> Array:
