@@ -29,6 +29,7 @@ FLOORS = [
     {"demo", "fit", "plan"},
     {"data_cli"},
     {"sweep", "serve"},
+    {"watch"},
     {"cli"},
     {"__main__"},
 ]

@@ -71,6 +71,15 @@ class Moving:
     html: str  # whole without the script, all texts in it escaped
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far something is."""
+
+    text: str
+    done: int
+    total: int
+
+
 Plain = Text | Table | Figure | Gallery | Moving
 
 
@@ -84,4 +93,4 @@ class Section:
     open: bool
 
 
-Block = Heading | Plain | Section
+Block = Heading | Progress | Plain | Section
