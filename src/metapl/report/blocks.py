@@ -51,6 +51,7 @@ class Picture(NamedTuple):
 
     data: str  # a data: URI
     caption: str
+    drawing: str = ""  # vector graphics beside it, which say nothing that the caption does not
 
 
 @dataclass(frozen=True)

@@ -117,12 +117,13 @@ def _cell(cell: Cell, kind: str) -> str:
 
 def _gallery(gallery: Gallery) -> str:
     shown = "".join(
-        f'<li><img src="{markup(one.data)}" alt="{markup(one.caption)}"><span aria-hidden="true">'
+        f'<li><img src="{markup(one.data)}" alt="{markup(one.caption)}">{one.drawing}<span aria-hidden="true">'
         f"{markup(one.caption)}</span></li>"
         for one in gallery.pictures
     )
+    kind = "gallery drawn" if any(one.drawing for one in gallery.pictures) else "gallery"
     head = f'<h3>{markup(gallery.title)}</h3><p class="note">{markup(gallery.description)}</p>'
-    return f'<section>{head}<ul class="gallery">{shown}</ul></section>'
+    return f'<section>{head}<ul class="{kind}">{shown}</ul></section>'
 
 
 def _file(name: str) -> str:
