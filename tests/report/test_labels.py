@@ -98,16 +98,16 @@ def test_lines_that_are_none_are_left_out(tmp_path, line):
 
 
 def test_the_four_cells_and_the_errors_that_the_student_does_not_make(dataset, noted):
-    student = Answers(np.arange(5), np.array([0, 0, 2, 1, 0]), np.full(5, 0.75))  # right: 1 0 1 1 1; teacher: 0 1 0 0 0
+    student = Answers(np.arange(5), np.array([0, 1, 2, 1, 1]), np.full(5, 0.75))  # right: 1 1 1 1 0; teacher: 0 1 0 0 0
     cells, errors = teacher.beside(noted, student, dataset, 0, each=3)
     assert isinstance(cells, Table)
-    assert [[cell.value for cell in row[1:]] for row in cells.rows] == [[0, 1, 1], [4, 0, 4]]
+    assert [[cell.value for cell in row[1:]] for row in cells.rows] == [[1, 0, 1], [3, 1, 4]]
     assert [picture.caption for picture in errors.pictures] == [
-        f"teacher dog 90.0 %, student {NASTY} 75.0 %, right",
         "teacher dog 30.0 %, student cat 75.0 %, right",
         f"teacher cat 20.0 %, student {NASTY} 75.0 %, right",
+        "teacher cat 20.0 %, student dog 75.0 %, right",
     ]
-    assert "4 of 5 test examples" in errors.description
+    assert "3 of 5 test examples" in errors.description
 
 
 def test_a_teacher_of_other_data_or_none_is_left_out(dataset, noted):
