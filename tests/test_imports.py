@@ -22,6 +22,7 @@ FLOORS = [
     {"config", "distributions"},
     {"train", "recipe"},
     {"evaluate", "groups", "rundir", "runlog", "saver"},
+    {"label_paths"},
     {"run", "bench", "evaluate_run", "smoke", "doctor"},
     {"predictor", "estimator"},
     {"predict", "export", "report"},
@@ -29,6 +30,7 @@ FLOORS = [
     {"demo", "fit", "plan"},
     {"data_cli"},
     {"sweep", "serve"},
+    {"watch"},
     {"cli"},
     {"__main__"},
 ]

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 from time import sleep
 from unittest import mock
@@ -101,6 +102,7 @@ def kept(folder: Path) -> list[str]:
 def assert_same_run(one: Path, two: Path) -> None:
     names = {path.name for path in one.iterdir()} - {"log.jsonl", "lock", "environment.json", "result.json"}
     assert {"metrics.jsonl", "evaluations.csv", "confusion.npz", "config.toml", "split.json", "progress.json"} <= names
+    assert "pseudo_labels.jsonl" in names
     for name in names - {"checkpoints", "progress.json"}:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
     results = [json.loads((folder / "result.json").read_text()) | {"seconds": 0} for folder in (one, two)]
@@ -144,6 +146,28 @@ def test_from_wherever_a_run_goes_on_it_ends_the_same(place, steps):
     said = place.resume(name)
     assert ("no checkpoint of" in said) != saved
     assert_same_run(place.folder / name, place.folder / "whole")
+
+
+def test_to_note_labels_changes_nothing_else(place):
+    whole, config = place.folder / "whole", place.config
+    lines = [json.loads(line) for line in (whole / "pseudo_labels.jsonl").read_text().splitlines()]
+    assert [(line["stage"], line["step"], line["part"]) for line in lines] == [
+        (0, 15, "unlabeled"), (0, 30, "unlabeled"), (0, 30, "test"),
+    ]  # fmt: skip
+    place.config = replace(config, record_labels=0)
+    place.train("unnoted")
+    place.config = config
+    assert not (place.folder / "unnoted" / "pseudo_labels.jsonl").exists()
+    for name in ("metrics.jsonl", "weights.safetensors", "evaluations.csv"):
+        assert (place.folder / "unnoted" / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_labels_that_were_changed_are_set_aside_and_the_run_goes_on(place, copy):
+    (copy / "pseudo_labels.jsonl").write_text("other\n")
+    assert "pseudo_labels.jsonl is not what it was at the checkpoint, and set aside" in place.resume(copy.name)
+    assert (copy / "damaged-pseudo_labels.jsonl").read_text() == "other\n"
+    assert len((copy / "pseudo_labels.jsonl").read_text().splitlines()) == 2
+    assert (copy / "metrics.jsonl").read_bytes() == (place.folder / "whole" / "metrics.jsonl").read_bytes()
 
 
 def test_two_crashes_in_a_row(place, copy):

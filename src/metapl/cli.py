@@ -463,6 +463,27 @@ def report(args: Sequence[str]) -> None:
     verb.report(args, report, folders)
 
 
+def watch(args: Sequence[str]) -> None:
+    """Follow runs while they train: the report's page, live, on this machine.
+
+    RUN is the folder of a run, or one with runs below it (that of metapl fit, or runs/ itself). The page changes by
+    itself, and what you have opened, sorted or scrolled to stays. It ends with the run, finished, failed or killed, and
+    says which; the last page stays open in the browser. For a run on another machine: ssh -L PORT:127.0.0.1:PORT there.
+    docs/watching.md tells more.
+
+    Examples:
+
+      metapl watch runs/mine
+
+      metapl watch runs/mine --wait --port 8766     before metapl train --out runs/mine has begun it
+
+      metapl watch runs/mine --stay                 until Ctrl-C, also when it has ended
+    """
+    from metapl.watch import verb
+
+    verb.watch(args, watch)
+
+
 def runs(args: Sequence[str]) -> None:
     """List runs: method, data, state, steps, accuracy.
 
@@ -549,6 +570,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
     "serve": serve,
     "runs": runs,
     "report": report,
+    "watch": watch,
     "doctor": doctor,
     "sweep": sweep,
     "data": data,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from annotated_types import Ge, Lt, MinLen
+from annotated_types import Ge, Le, Lt, MinLen
 
 from metapl.algorithms import METHODS
 from metapl.algorithms.supervised import Supervised
@@ -110,6 +110,9 @@ class Config:
     """Steps between two reports; metrics are means over them."""
     eval_every_steps: Annotated[int, Ge(0)] = 0
     """Steps of a stage between two evaluations on validation and test data; 0: only at the end of the run."""
+    record_labels: Annotated[int, Ge(0), Le(4096)] = 256
+    """Unlabelled pictures whose pseudo labels are noted on the way, for metapl report --pictures; 0: none, nor what
+    the teacher says of test pictures."""
     parallel: Parallel = Parallel()
     checkpoint: Checkpoint = Checkpoint()
     guards: Guards = Guards()

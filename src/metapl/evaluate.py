@@ -32,11 +32,7 @@ class Examined(NamedTuple):
 
 def examine(trained: Trained, augmentation: Augmentation, datasets: Sequence[Dataset]) -> list[Examined]:
     """Ask each seed's network about its data; nothing random is drawn, and nothing of a training state is touched."""
-    asked = _shared(datasets)
-    parts = [[dataset.test for dataset in asked]]
-    if asked[0].val is not None:
-        parts.append([dataset.val for dataset in asked if dataset.val is not None])
-    size = batch_size(parts, augmentation, _seeds(trained), trained.layout.devices)
+    parts, size = held_out(datasets), examined_at_once(trained, augmentation, datasets)
     test, *val = [logits(trained, augmentation, part, size) for part in parts]
     found = []
     for seed, dataset in enumerate(datasets):
@@ -44,6 +40,20 @@ def examine(trained: Trained, augmentation: Augmentation, datasets: Sequence[Dat
         test_scores = score(test[seed], dataset.test_labels, dataset.test_real)
         found.append(Examined(test_scores, confusion(test[seed], dataset.test_labels), val_scores))
     return found
+
+
+def held_out(datasets: Sequence[Dataset]) -> list[list[Examples]]:
+    """What networks are asked about: the test part and, where there is one, the validation part."""
+    asked = _shared(datasets)
+    parts = [[dataset.test for dataset in asked]]
+    if asked[0].val is not None:
+        parts.append([dataset.val for dataset in asked if dataset.val is not None])
+    return parts
+
+
+def examined_at_once(trained: Trained, augmentation: Augmentation, datasets: Sequence[Dataset]) -> int:
+    """How many examples are answered at a time when networks are examined."""
+    return batch_size(held_out(datasets), augmentation, _seeds(trained), trained.layout.devices)
 
 
 def accuracies(trained: Trained, augmentation: Augmentation, datasets: Sequence[Dataset]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line for each report, which a resumed run continues to the same bytes.
+"""Files of lines that a resumed run continues to the same bytes; metrics.jsonl has one for each report.
 
 There are no times in it, and numbers are written so that they are read back to the last bit. What is not finite is
 null: JSON has no word for it. A checkpoint notes how long the file was, and its checksum; whatever came later is cut
@@ -8,7 +8,7 @@ off when the run goes on from there, as it will come again.
 import errno
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,10 +48,13 @@ class Journal:
             self._file.truncate(mark.length)
 
     def write(self, seeds: Sequence[int], stage: int, step: int, numbers: Numbers) -> None:
-        """Add a line."""
+        """Add the line of a report."""
         values = {name: _plain(values.tolist()) for name, values in sorted(numbers.items())}
-        line = json.dumps({"seeds": list(seeds), "stage": stage, "step": step} | values, allow_nan=False) + "\n"
-        data = line.encode()
+        self.add({"seeds": list(seeds), "stage": stage, "step": step} | values)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Add a line of any kind."""
+        data = json.dumps(line, allow_nan=False).encode() + b"\n"
         with telling(self._path.parent):
             if self._file.write(data) != len(data):  # a disk that is nearly full takes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
@@ -75,6 +78,9 @@ class Unwritten(Journal):
         pass
 
     def write(self, seeds: Sequence[int], stage: int, step: int, numbers: Numbers) -> None:
+        """Let it go."""
+
+    def add(self, line: Mapping[str, Any]) -> None:
         """Let it go."""
 
     def sync(self) -> Mark:

@@ -27,6 +27,7 @@ from metapl import (
     distributions,
     evaluate,
     journal,
+    label_paths,
     processes,
     results,
     rundir,
@@ -146,7 +147,8 @@ def work(
         runlog.progress(console) as screen,
         signals.listening(say, partial(console.show_cursor, True)) as stop,
         closing(journal_of(out, found)) as lines,
-        closing(Saver(out, config, found, lines, stop, say)) as saver,
+        closing(labels_of(out, config, program, datasets[0], found, say)) as labels,
+        closing(Saver(out, config, found, lines, stop, say, labels)) as saver,
     ):
         for number, group in list(enumerate(groups(seeds, begun.seeds_at_once)))[found.group :]:
             found.group = number
@@ -154,6 +156,8 @@ def work(
             done = steps_done(config, 0, resumed.stage, resumed.step) if resumed else 0
             session = Session(out, to_dict(config), own, alone=seeds == 1, done=done)
             examine = examiner(config, own, some, found.history, found.confusions)
+            noted = number == 0 and label_paths.wanted(config, program, datasets[0])
+            record = label_paths.recorder(config, own[0], some, labels) if noted else None
             tell = say if number == 0 else lambda _: None  # what is true of every seed is said once
             with sinks.opened(session, warn) if processes.leads() else nullcontext() as others:
                 listeners: list[Listen] = []
@@ -164,7 +168,7 @@ def work(
                 saver.flush = reports.flush
                 trained = train(
                     config, own, some, reports, tell, examine, program, saver.counting(screen.counting), out,
-                    between=saver.between, resumed=resumed,
+                    between=saver.between, resumed=resumed, record=record,
                 )  # fmt: skip
             save_weights(trained, config, datasets[0], own, out, alone=seeds == 1)
             resumed = None
@@ -175,6 +179,13 @@ def work(
 def journal_of(out: Path, found: Found) -> journal.Journal:
     """The run's, open from where the checkpoint has it; one process writes it."""
     return journal.Journal(out / journal.FILE, found.mark) if processes.leads() else journal.Unwritten()
+
+
+def labels_of(out: Path, config: Config, program: Program, dataset: Dataset, found: Found, say: Say) -> journal.Journal:
+    """The file for pseudo labels, if there are any to note."""
+    if not label_paths.wanted(config, program, dataset):
+        return journal.Unwritten()
+    return label_paths.opened(out, found.labels_mark, say)
 
 
 def noting(lines: journal.Journal, config: Config, seeds: Sequence[int]) -> Listen:

@@ -57,13 +57,17 @@ def find(folders: Sequence[Path], sort: Sort = "changed") -> list[Run]:
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"{folder} is not a folder; runs are written to runs/ unless --out says otherwise")
-    paths = {path.resolve(): path for folder in folders for path in _below(folder, DEPTH)}
     orders: dict[Sort, Any] = {
         "changed": lambda run: -run.changed,
         "name": lambda run: str(run.path),
         "accuracy": lambda run: -(run.accuracy if run.accuracy is not None else -1.0),
     }
-    return sorted((look(path) for path in paths.values()), key=orders[sort])
+    return sorted(map(look, below(folders)), key=orders[sort])
+
+
+def below(folders: Iterable[Path]) -> list[Path]:
+    """Where runs are, each once."""
+    return list({path.resolve(): path for folder in folders for path in _below(folder, DEPTH)}.values())
 
 
 def _below(folder: Path, depth: int) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from metapl import checkpoint, distributions, processes
 from metapl.checkpoint import Contents, Note, Writer
 from metapl.config import Config
 from metapl.disk import free, put, reason
-from metapl.journal import Journal, Mark
+from metapl.journal import Journal, Mark, Unwritten
 from metapl.measures import Scores
 from metapl.results import Evaluation
 from metapl.schema import ConfigError
@@ -37,7 +37,8 @@ class Found:
     group: int = 0  # which of the groups of seeds is training
     history: list[Evaluation] = field(default_factory=list)
     confusions: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # seed -> [right class, answer], the last
-    mark: Mark = Mark()
+    mark: Mark = Mark()  # of the metrics
+    labels_mark: Mark = Mark()  # of the pseudo labels
     seconds: float = 0.0  # of work, in all sessions
     begin: float = field(default_factory=time.monotonic)  # of this session, on the monotonic clock
 
@@ -49,9 +50,18 @@ class Found:
 class Saver:
     """What the loop calls between two pieces of its steps."""
 
-    def __init__(self, run: Path, config: Config, found: Found, lines: Journal, stop: Stop, tell: Tell) -> None:
+    def __init__(
+        self,
+        run: Path,
+        config: Config,
+        found: Found,
+        lines: Journal,
+        stop: Stop,
+        tell: Tell,
+        labels: Journal | None = None,
+    ) -> None:
         self._run, self._config, self._found, self._stop, self._tell = run, config, found, stop, tell
-        self._lines = lines
+        self._lines, self._labels = lines, labels or Unwritten()
         self.flush: Callable[[], None] = lambda: None  # has all reports so far written to `lines`
         self._folder = run / checkpoint.FOLDER
         self._writer = Writer(self._folder, self._written, self._failed)
@@ -140,6 +150,7 @@ class Saver:
             "ends_stage": snapshot.step == self._config.stages[snapshot.stage].steps,
             "answers_crc32c": self._checksum(snapshot),
             "metrics": mark._asdict(),
+            "pseudo_labels": self._labels.sync()._asdict(),
             "seconds": round(self._found.seconds_so_far(), 2),
             "history": [evaluation_to_json(evaluation) for evaluation in self._found.history],
         }
@@ -226,7 +237,8 @@ def found_in(path: Path) -> tuple[Found, Note]:
         int(seed): counts.astype(np.int64) for seed, counts in zip(arrays["seeds"], arrays["counts"], strict=True)
     }
     history = [evaluation_from_json(row) for row in note["history"]]
-    return Found(note["group"], history, confusions, Mark(**note["metrics"]), note["seconds"]), note
+    marks = Mark(**note["metrics"]), Mark(**note.get("pseudo_labels", {}))  # older ones have no labels
+    return Found(note["group"], history, confusions, *marks, note["seconds"]), note
 
 
 def evaluation_to_json(evaluation: Evaluation) -> list[Any]:

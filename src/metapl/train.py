@@ -8,7 +8,7 @@ along the leading axis. Seeds that train one after another share a `Program`, so
 import bisect
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from metapl.pace import Pace
 from metapl.schema import ConfigError
 from metapl.scores import score
 from metapl.sharding import SINGLE, Layout
-from metapl.types import Array, Batch, DistributionsConfig, Keep, Metrics, Network, PyTree, Views, Weights
+from metapl.types import Array, Batch, DistributionsConfig, Keep, Labeler, Metrics, Network, PyTree, Views, Weights
 from metapl.weights import load, starting_from
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
@@ -47,6 +47,21 @@ class Trained(NamedTuple):
 
 
 Examine = Callable[[int, int, Trained], Metrics]  # (stage, steps done, what there is so far) -> numbers for each seed
+
+
+class Labeling(NamedTuple):
+    """Who gives the pseudo labels at one time."""
+
+    labeler: Labeler
+    trained: Trained
+    answers: loader.Answers | StoredAnswers | None  # what a corrector is shown
+
+
+class Record(NamedTuple):
+    """Someone who wants to see who labels."""
+
+    moments: Sequence[Collection[int]]  # after which steps of each stage
+    note: Callable[[int, int, Labeling], None]  # (stage, steps done, who labels)
 
 
 class Snapshot(NamedTuple):
@@ -83,6 +98,7 @@ class StageProgram(NamedTuple):
     zeros: Any  # (state, keys, answers, data) -> totals of no steps
     advance: Any  # (state, totals, keys, answers, data, first, last) -> (state, totals); the state is given away
     predictor: Callable[[PyTree], Weights]  # which of a state's weights are evaluated and handed on
+    labeler: Labeler | None  # who gives the pseudo labels, where they change
     longest: int  # how many steps `advance` can do at a time
 
 
@@ -138,10 +154,12 @@ def train(
     folder: Path | None = None,
     between: Between = lambda _: None,
     resumed: Resumed | None = None,
+    record: Record | None = None,
 ) -> Trained:
     """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all.
 
     `examine` looks at the weights every `eval_every_steps` and at the end; what it says is reported with the metrics.
+    `record` is shown who gives the pseudo labels, and changes nothing.
     What a stage's network says of the training set is stored in `folder`, if the next one learns from it.
     """
     program = program or prepare(config, datasets)
@@ -165,7 +183,8 @@ def train(
             nothing = functions.zeros(state, keys, feed.answers, feed.at(first))
             examined = examinations(config, index) if examine else set()
             reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
-            stops = sorted({*reports, *config.checkpoint.steps(stage.steps)})
+            noted = record.moments[index] if record and functions.labeler else ()
+            stops = sorted({*reports, *noted, *config.checkpoint.steps(stage.steps)})
             pace, longest = Pace(), min(feed.longest, functions.longest)
             while step < stage.steps:
                 steps = 1 if longest == 1 else processes.same(pace.steps)
@@ -178,11 +197,24 @@ def train(
                     if examine and step in examined:
                         metrics |= examine(index, step, Trained(network, functions.predictor(state), layout))
                     watch(index, step, metrics)
+                if record and functions.labeler and step in noted:
+                    record.note(index, step, labeling(functions.labeler, network, state, answers, layout))
                 between(Snapshot(index, step, state, totals, answers))
         weights = functions.predictor(state)
         del state
     assert weights is not None  # a config has at least one stage
     return Trained(program.networks[-1], weights, layout)
+
+
+def labeling(
+    labeler: Labeler,
+    network: Network,
+    state: PyTree,
+    answers: loader.Answers | StoredAnswers | None,
+    layout: Layout,
+) -> Labeling:
+    """Show who labels now; all of it is the state's own, which the next steps take away."""
+    return Labeling(labeler, Trained(labeler.corrector or network, labeler.weights(state), layout), answers)
 
 
 def borders(steps: int, every: int) -> set[int]:
@@ -370,6 +402,7 @@ def stage_functions(
         jax.jit(layout(over_seeds(zeros, shared=shared)), out_shardings=layout.everywhere),
         jax.jit(layout(settled(over_seeds(advance, shared=shared + 2), layout)), donate_argnums=0),
         algorithm.predictor,
+        algorithm.labeler,
         longest=sys.maxsize if network.loops else 1,
     )
 

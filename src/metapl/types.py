@@ -75,9 +75,14 @@ class Learner(NamedTuple):
     updates: Array | int = 0  # so far
 
     @property
+    def current(self) -> Weights:
+        """What training itself goes on with."""
+        return Weights(self.params, self.stats)
+
+    @property
     def weights(self) -> Weights:
         """What stays when training is over: the average where one is kept. Training itself never sees it."""
-        return Weights(self.params, self.stats) if self.average is None else self.average
+        return self.current if self.average is None else self.average
 
 
 class Apply(Protocol):
@@ -102,17 +107,30 @@ class Network(NamedTuple):
     loops: bool = True  # are its steps as fast in a loop on the device as one by one? (See ModelConfig.)
 
 
+class Labeler(NamedTuple):
+    """Who gives a method's pseudo labels: for those who look at them, no part of the training."""
+
+    weights: Callable[[PyTree], Weights]  # (state) -> those that label at the next step
+    teaches: bool = False  # does another network learn from it? Else it labels for itself
+    corrector: Network | None = (
+        None  # whose weights they are, if not the method's network's: it is shown what the stage
+    )
+    # before's network says of an example, not the example
+
+
 class Algorithm(NamedTuple):
     """A method as three pure functions. The loop knows nothing else about it.
 
     `init(key, views, start)` makes the first state; `start` holds the weights that the stage before
     handed on (a trained teacher, a student to finetune), or None.
-    `step(state, views, key)` does one step. `predictor(state)` says which weights are evaluated.
+    `step(state, views, key)` does one step. `predictor(state)` says which weights are evaluated, and `labeler`, where
+    labels change on the way, who gives them.
     """
 
     init: Callable[[Array, Views, Weights | None], PyTree]
     step: Callable[[PyTree, Views, Array], tuple[PyTree, Metrics]]
     predictor: Callable[[PyTree], Weights]
+    labeler: Labeler | None = None
 
 
 @dataclass(frozen=True)

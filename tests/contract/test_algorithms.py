@@ -146,3 +146,16 @@ def test_its_settings_say_what_each_field_does(kind):
     for field, after in zip(settings.body, [*settings.body[1:], None], strict=True):
         simple = isinstance(field, ast.AnnAssign) and ast.unparse(field.annotation).startswith(("Annotated", "Literal"))
         assert not simple or isinstance(after, ast.Expr), f"{kind.__name__}.{field.target.id} has no docstring"
+
+
+def test_who_is_shown_as_the_labeler_gives_the_labels(kind, network, views):
+    fields = {field.name for field in dataclasses.fields(kind)}
+    algorithm, state = begin(kind, network, views, **({"labels": "soft"} if "labels" in fields else {}))
+    if algorithm.labeler is None:
+        return
+    _, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(5))
+    weights, corrector = algorithm.labeler.weights(state), algorithm.labeler.corrector
+    shown = views.distributions if corrector else views.weak
+    logits, _ = (corrector or network).apply(weights.params, weights.stats, shown, train=False)
+    np.testing.assert_array_equal(logits.argmax(-1), metrics[PSEUDO_LABELS].argmax(-1))
+    assert algorithm.labeler.teaches == hasattr(state, "student")

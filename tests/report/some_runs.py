@@ -53,11 +53,14 @@ def make(
     (folder / "environment.json").write_text(json.dumps({"seeds": [0], "seeds_at_once": 1, "command": list(command)}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     if accuracies is not None:
-        _finish(folder, accuracies, evaluations)
+        finish(folder, accuracies, evaluations)
     return folder
 
 
-def _finish(folder: Path, accuracies: Mapping[int, float], evaluations: Sequence[tuple[int, int, int, float]]) -> None:
+def finish(
+    folder: Path, accuracies: Mapping[int, float], evaluations: Sequence[tuple[int, int, int, float]] = ()
+) -> None:
+    """Have the run come to its end."""
     seeds = {str(seed): value for seed, value in accuracies.items()}
     mean = float(np.mean(list(accuracies.values())))
     final = {"accuracy": {"seeds": seeds}, "nll": {"seeds": seeds}}

@@ -91,3 +91,26 @@ def test_no_file_gives_no_curves(tmp_path):
     run = make(tmp_path / "run")
     (run / "metrics.jsonl").unlink()
     assert read(run, [100]).numbers == {}
+
+
+def test_evaluations_of_a_file_that_grows_are_read_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "WHOLE_BYTES", 100)
+    monkeypatch.setattr(metrics, "MOST_EVALUATIONS", 3)
+    run = make(tmp_path / "run", lines=[line(step, test_accuracy=[step / 100]) for step in (1, 2)])
+    path, remembering = run / "metrics.jsonl", metrics.Remembering()
+
+    def steps() -> list[float]:
+        return remembering.read(run, [100], NAMES).numbers["test_accuracy"].steps
+
+    assert steps() == [1, 2]
+    text = path.read_bytes()
+    path.write_bytes(b"x" * len(text) + json.dumps(line(3, test_accuracy=[0.1])).encode()[:30])
+    assert steps() == [1, 2]  # what lies before is not looked at again, half a line not yet
+    with path.open("ab") as file:
+        file.write(json.dumps(line(3, test_accuracy=[0.1])).encode()[30:] + b"\n")
+    assert steps() == [1, 2, 3]
+    with path.open("ab") as file:
+        file.writelines(json.dumps(line(step, test_accuracy=[0.1])).encode() + b"\n" for step in (4, 5, 6))
+    assert steps() == [1, 3, 5]
+    path.write_bytes(text)
+    assert steps() == [1, 2]

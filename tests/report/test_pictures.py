@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from metapl import predictor as predictors
-from metapl.report import pictures, read
+from metapl.report import labels, pictures, read
 from metapl.report.blocks import Figure, Gallery, Text
 from metapl.report.pictures import Asked
 
@@ -22,7 +22,8 @@ def loaded(run) -> read.Loaded:
 
 
 def test_the_run_is_asked_about_its_own_test_pictures(run):
-    figure, certain, uncertain, errors = pictures.pictures(loaded(run), [], 12)
+    figure, certain, uncertain, errors, said = pictures.pictures(loaded(run), [], 12)
+    assert said == labels.NOTHING
     network = predictors.load(run)
     answer = network.probabilities(network.read(run.parent / "data" / "test.png")[None])[0]
     name, share = network.class_names[answer.argmax()], 100 * answer.max()

@@ -31,6 +31,7 @@ from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
     Array,
+    Labeler,
     Learner,
     MethodConfig,
     Metrics,
@@ -82,4 +83,4 @@ def build(config: FixMatch, network: Network, steps: int) -> Algorithm:
         learner = learners.update(learner, optimizer, gradient, stats)
         return learner, metrics | {"gradient_norm": optax.tree.norm(gradient)}
 
-    return Algorithm(init, step, lambda learner: learner.weights)
+    return Algorithm(init, step, lambda learner: learner.weights, Labeler(lambda learner: learner.current))

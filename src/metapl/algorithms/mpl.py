@@ -71,6 +71,7 @@ from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
     Array,
+    Labeler,
     Learner,
     MethodConfig,
     Metrics,
@@ -193,7 +194,9 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         metrics[PSEUDO_LABELS] = targets
         return State(new_teacher, new_student, new_baseline), metrics
 
-    return Algorithm(init, step, lambda state: state.student.weights)
+    return Algorithm(
+        init, step, lambda state: state.student.weights, Labeler(lambda state: state.teacher.current, teaches=True)
+    )
 
 
 def _forward(

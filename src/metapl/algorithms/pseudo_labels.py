@@ -30,6 +30,7 @@ from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
     Array,
+    Labeler,
     Learner,
     MethodConfig,
     Metrics,
@@ -94,4 +95,6 @@ def build(config: PseudoLabels, network: Network, steps: int) -> Algorithm:
             PSEUDO_LABELS: one_hot_best(teacher_logits),
         }
 
-    return Algorithm(init, step, lambda state: state.student.weights)
+    return Algorithm(
+        init, step, lambda state: state.student.weights, Labeler(lambda state: state.teacher, teaches=True)
+    )

@@ -48,6 +48,7 @@ from metapl.types import (
     Algorithm,
     Array,
     DistributionsConfig,
+    Labeler,
     Learner,
     Metrics,
     Network,
@@ -153,7 +154,8 @@ def build(config: ReducedMPL, network: Network, steps: int) -> Algorithm:
         }
         return State(new_teacher, new_student, new_baseline), metrics
 
-    return Algorithm(init, step, lambda state: state.student.weights)
+    labeler = Labeler(lambda state: state.teacher.current, teaches=True, corrector=_of_any_classes(config))
+    return Algorithm(init, step, lambda state: state.student.weights, labeler)
 
 
 def _teacher_loss(
@@ -176,6 +178,20 @@ def _given(views: Views) -> tuple[Array, Array]:
     assert views.distributions is not None  # the loop gives both to methods whose settings ask for them
     assert views.labeled_distributions is not None
     return views.distributions, views.labeled_distributions
+
+
+def _of_any_classes(config: ReducedMPL) -> Network:
+    """T' for those who only ask it: as many classes as what it is given has."""
+
+    def apply(
+        params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
+    ) -> tuple[Array, PyTree]:
+        return _corrector(config, inputs).apply(params, stats, inputs, train=train, key=key)
+
+    def init(key: Array, inputs: Array) -> Weights:
+        return _corrector(config, inputs).init(key, inputs)
+
+    return Network(init, apply, with_dropout=lambda rate: _of_any_classes(config))
 
 
 def _corrector(config: ReducedMPL, given: Array) -> Network:

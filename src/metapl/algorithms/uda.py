@@ -40,6 +40,7 @@ from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
     Array,
+    Labeler,
     Learner,
     MethodConfig,
     Metrics,
@@ -92,4 +93,4 @@ def build(config: UDA, network: Network, steps: int) -> Algorithm:
         learner = learners.update(learner, optimizer, gradient, stats)
         return learner, metrics | {"gradient_norm": optax.tree.norm(gradient)}
 
-    return Algorithm(init, step, lambda learner: learner.weights)
+    return Algorithm(init, step, lambda learner: learner.weights, Labeler(lambda learner: learner.current))

@@ -51,6 +51,7 @@ class Picture(NamedTuple):
 
     data: str  # a data: URI
     caption: str
+    drawing: str = ""  # vector graphics beside it, which say nothing that the caption does not
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,15 @@ class Moving:
     html: str  # whole without the script, all texts in it escaped
 
 
+@dataclass(frozen=True)
+class Progress:
+    """How far something is."""
+
+    text: str
+    done: int
+    total: int
+
+
 Plain = Text | Table | Figure | Gallery | Moving
 
 
@@ -84,4 +94,4 @@ class Section:
     open: bool
 
 
-Block = Heading | Plain | Section
+Block = Heading | Progress | Plain | Section

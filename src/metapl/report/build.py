@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import metapl
-from metapl.report import compare, method
+from metapl.report import compare, method, metrics
 from metapl.report.blocks import Block, Heading, Plain, Text
 from metapl.report.overview import overview
 from metapl.report.read import Loaded
@@ -16,7 +16,7 @@ COLUMNS = {True: 240, False: 100}  # points of a curve
 Pictures = Callable[[Loaded], Sequence[Plain]]
 
 
-def build(loaded: Sequence[Loaded], pictures: Pictures) -> tuple[str, list[Block]]:
+def build(loaded: Sequence[Loaded], pictures: Pictures, read: metrics.Read = metrics.read) -> tuple[str, list[Block]]:
     """Compare runs and show each of them; the title, and what stands below it."""
     origins = {run.anchor: method.origin(run) for run in loaded}
     rows = compare.rows(loaded, origins)
@@ -25,7 +25,7 @@ def build(loaded: Sequence[Loaded], pictures: Pictures) -> tuple[str, list[Block
     blocks: list[Block] = [Text(f"{finished} of {len(loaded)} finished. Made by metapl {metapl.__version__}.", "note")]
     blocks += [*overview(loaded, rows, origins), Heading("Run by run")]
     columns, opened = COLUMNS[len(loaded) <= SOME], len(loaded) <= FEW
-    blocks += [section(run, origins[run.anchor], pictures(run), columns, opened) for run in loaded]
+    blocks += [section(run, origins[run.anchor], pictures(run), read, columns, opened) for run in loaded]
     return title, blocks
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from metapl.report.blocks import Block, Figure, Gallery, Heading, Moving, Section, Table, Text
+from metapl.report.blocks import Block, Figure, Gallery, Heading, Moving, Progress, Section, Table, Text
 from metapl.report.escape import markdown
 
 
@@ -20,6 +20,8 @@ def _block(block: Block, level: int) -> Iterable[str]:
     match block:
         case Heading(text):
             yield f"{'#' * level} {markdown(text)}"
+        case Progress(text):
+            yield markdown(text)
         case Text(text, kind):
             yield f"**Note:** {markdown(text)}" if kind == "warning" else markdown(text)
         case Table():

@@ -14,7 +14,16 @@ from metapl.report.read import Loaded, table
 from metapl.schema import ConfigError, to_dict
 
 # What a run may have of its own without being another experiment.
-_ASIDE = ("seed", "log_every_steps", "eval_every_steps", "checkpoint", "guards", "tensorboard", "wandb")
+_ASIDE = (
+    "seed",
+    "log_every_steps",
+    "eval_every_steps",
+    "record_labels",
+    "checkpoint",
+    "guards",
+    "tensorboard",
+    "wandb",
+)
 
 _NAMES = {
     "supervised": "Supervised",
@@ -134,6 +143,7 @@ def _bare(config: Config) -> Config:
         seed=0,
         log_every_steps=1,
         eval_every_steps=0,
+        record_labels=0,
         checkpoint=Checkpoint(),
         guards=Guards(),
         tensorboard=False,

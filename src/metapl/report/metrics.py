@@ -9,10 +9,10 @@ import csv
 import json
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,14 +58,48 @@ class Curves:
         return self.reports == self.of_reports
 
 
-def read(run: Path, stage_steps: Sequence[int], names: Collection[str]) -> Curves:
+class Evaluations:
+    """Lines with an evaluation, of a file that may grow: what was looked through once is not read again.
+
+    A file that was cut is read anew; a resumed run writes the same bytes again (journal.py), so that one that has grown
+    back meanwhile has the same lines as before.
+    """
+
+    def __init__(self) -> None:
+        self._forget(None)
+
+    def _forget(self, file: tuple[int, int] | None) -> None:
+        self._file, self._end, self._kept, self._count, self._every = file, 0, list[bytes](), 0, 1
+
+    def read(self, path: Path) -> list[bytes]:
+        """All of them; every second one is let go whenever there are too many."""
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if (found.st_dev, found.st_ino) != self._file or found.st_size < self._end:
+                self._forget((found.st_dev, found.st_ino))
+            file.seek(self._end)
+            for line in _with(file, _EVALUATION):
+                if self._count % self._every == 0:
+                    self._kept.append(line)
+                    if len(self._kept) > MOST_EVALUATIONS:
+                        self._kept, self._every = self._kept[::2], 2 * self._every
+                self._count += 1
+            self._end = file.tell()
+        return list(self._kept)
+
+
+def read(
+    run: Path, stage_steps: Sequence[int], names: Collection[str], remembered: Evaluations | None = None
+) -> Curves:
     """Read what there is of these numbers; a file that is missing or damaged gives fewer curves, never an error."""
     curves = Curves()
     path = run / "metrics.jsonl"
     try:
         size = path.stat().st_size
         lines = list(_all(path)) if size <= WHOLE_BYTES else list(_picked(path, size))
-        evaluations = [] if size <= WHOLE_BYTES or (run / "evaluations.csv").exists() else _evaluations(path)
+        evaluations = []
+        if size > WHOLE_BYTES and not (run / "evaluations.csv").exists():
+            evaluations = (remembered or Evaluations()).read(path)
     except OSError:
         lines, evaluations, size = [], [], 0
     starts = [sum(stage_steps[:i]) for i in range(len(stage_steps) + 1)]
@@ -83,9 +117,24 @@ def read(run: Path, stage_steps: Sequence[int], names: Collection[str]) -> Curve
     return curves
 
 
+class Remembering:
+    """Reads the same runs again and again, and of long files only what is new."""
+
+    def __init__(self) -> None:
+        self._evaluations: dict[Path, Evaluations] = {}
+
+    def read(self, run: Path, stage_steps: Sequence[int], names: Collection[str]) -> Curves:
+        """As `read` does."""
+        return read(run, stage_steps, names, self._evaluations.setdefault(run, Evaluations()))
+
+
+Read = Callable[[Path, Sequence[int], Collection[str]], Curves]
+
+
 def _all(path: Path) -> Iterator[bytes]:
+    """All but a last one that is half written."""
     with path.open("rb") as file:
-        yield from (line for line in file if line.strip())
+        yield from (line for line in file if line.strip() and line.endswith((b"\n", b"}")))
 
 
 def _picked(path: Path, size: int) -> Iterator[bytes]:
@@ -120,29 +169,22 @@ def _line_after(file: int, place: int, size: int) -> tuple[int, int] | None:
     return None
 
 
-def _evaluations(path: Path) -> list[bytes]:
-    """Lines that have an evaluation; every second one is let go whenever there are too many."""
-    kept: list[bytes] = []
-    every = 1
-    for count, line in enumerate(_with(path, _EVALUATION)):
-        if count % every == 0:
-            kept.append(line)
-            if len(kept) > MOST_EVALUATIONS:
-                kept, every = kept[::2], 2 * every
-    return kept
+def _with(file: IO[bytes], word: bytes) -> Iterator[bytes]:
+    """Lines with a word in them; the others are not even told apart, which is most of the time that lines take.
 
-
-def _with(path: Path, word: bytes) -> Iterator[bytes]:
-    """Lines with a word in them; the others are not even told apart, which is most of the time that lines take."""
-    with path.open("rb") as file:
-        while block := file.read(_LARGE_BLOCK):
-            block += file.readline()
-            place = block.find(word)
-            while place >= 0:
-                start, end = block.rfind(b"\n", 0, place) + 1, block.find(b"\n", place)
-                end = len(block) if end < 0 else end
-                yield block[start:end]
-                place = block.find(word, end)
+    The file is left where the next line begins: one that is half written is for the next time.
+    """
+    while block := file.read(_LARGE_BLOCK):
+        block += file.readline()
+        whole = block.rfind(b"\n") + 1
+        place = block.find(word, 0, whole)
+        while place >= 0:
+            start, end = block.rfind(b"\n", 0, place) + 1, block.find(b"\n", place)
+            yield block[start:end]
+            place = block.find(word, end, whole)
+        if whole < len(block):
+            file.seek(whole - len(block), os.SEEK_CUR)
+            return
 
 
 def _add(curves: Curves, line: bytes, starts: Sequence[int], names: Iterable[str]) -> None:

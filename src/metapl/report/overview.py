@@ -23,7 +23,7 @@ def overview(loaded: Sequence[Loaded], rows: Sequence[Row], origins: Mapping[str
     blocks: list[Block] = [Heading("What was run"), _runs(loaded, origins)]
     blocks.append(Heading("Results"))
     if not rows:
-        return [*blocks, Text("No run has come to its end yet: there is nothing to compare.", "warning")]
+        return [*blocks, Text("No run has come to its end yet: there is nothing to compare.", "note")]
     blocks += [_leaderboard(rows), Text(_how_counted(rows), "note"), *_differences(rows)]
     figures = [*(_accuracies(group) for group in by_data(rows).values() if len(group) > 1), *ladders(rows)]
     figures += against_labels(rows)

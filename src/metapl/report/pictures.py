@@ -3,30 +3,28 @@
 No run stores its answers, so that its weights are asked again, about its own data and no others.
 """
 
-import base64
-import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from metapl import data, predictor
-from metapl.data.decode import BadImage
+from metapl.config import Config
+from metapl.data.dataset import Dataset
 from metapl.data.files import Folders
 from metapl.data.manifest import check_manifest
 from metapl.data.on_disk import Examples
-from metapl.evaluate_run import finding_data
+from metapl.evaluate_run import finding_data, settings
+from metapl.label_paths import MOST_TEST, spread
 from metapl.measures import BINS, calibration_error
 from metapl.predictor import Predictor
+from metapl.report import labels, teacher
 from metapl.report.blocks import Figure, Gallery, Picture, Plain, Text
 from metapl.report.read import Loaded
+from metapl.report.small_pictures import as_data, example
 from metapl.report.svg import Line, line_chart
 from metapl.schema import ConfigError
-
-MOST_ASKED = 10_000  # test examples, at equal distances where there are more
-SIDE = 96  # pixels of the longer side of what is shown
 
 
 class Asked(NamedTuple):
@@ -48,34 +46,57 @@ class Asked(NamedTuple):
         """Whose answer is the right one."""
         return self.probabilities.argmax(-1) == self.labels
 
+    def as_answers(self) -> teacher.Answers:
+        """What is compared with another network's."""
+        return teacher.Answers(self.rows, self.probabilities.argmax(-1), self.certainty)
+
 
 def pictures(loaded: Loaded, folders: Folders, each: int) -> list[Plain]:
-    """Ask the run; a sentence says why, where that cannot be."""
-    if not loaded.finished:
-        return [Text("No pictures and no calibration plot: the run has not come to its end.", "note")]
-    path = loaded.run.path.absolute()
+    """Ask the run, and show what it has noted; a sentence says why, where that cannot be."""
+    path, noted = loaded.run.path.absolute(), labels.read(loaded.run.path)
+    none = [Text("No test pictures and no calibration plot: the run has not come to its end.", "note")]
+    if not loaded.finished and not noted.moments:
+        return [*none, labels.NOTHING]
     try:
-        network = predictor.load(path)
         with finding_data(path, folders) as places:
-            dataset = data.load(network.config.data, [network.seed], places)[0]
-            if dataset.manifest is not None:
-                check_manifest(loaded.split, dataset.manifest)
-            asked = _ask(network, dataset.test, dataset.test_labels)
-            if not len(asked.rows):
-                return [Text("No pictures and no calibration plot: there are no test examples to ask about.", "note")]
-            shown = _galleries(asked, dataset.test, network.class_names, each) if network.takes_pictures else []
+            if not loaded.finished:
+                config = settings(path)
+                return [
+                    *none,
+                    *labels.paths(noted, _dataset(loaded, config, config.seed, places), loaded.stage_steps, each),
+                ]
+            network = predictor.load(path)
+            dataset = _dataset(loaded, network.config, network.seed, places)
+            return [*_of_test(network, dataset, noted, each), *labels.paths(noted, dataset, loaded.stage_steps, each)]
     except (ConfigError, OSError, ValueError) as error:
         return [Text(f"No pictures and no calibration plot: {error}", "warning")]
-    return [calibration(asked), *shown]
+
+
+def _dataset(loaded: Loaded, config: Config, seed: int, places: Folders) -> Dataset:
+    """The run's own, or nobody's."""
+    dataset = data.load(config.data, [seed], places)[0]
+    if dataset.manifest is not None:
+        check_manifest(loaded.split, dataset.manifest)
+    return dataset
+
+
+def _of_test(network: Predictor, dataset: Dataset, noted: labels.Noted, each: int) -> list[Plain]:
+    asked = _ask(network, dataset.test, dataset.test_labels)
+    if not len(asked.rows):
+        return [Text("No test pictures and no calibration plot: there are no test examples to ask about.", "note")]
+    if not network.takes_pictures:
+        return [calibration(asked)]
+    found = [calibration(asked), *_galleries(asked, dataset.test, network.class_names, each)]
+    return found + teacher.beside(noted, asked.as_answers(), dataset, network.seed, each)
 
 
 def _ask(network: Predictor, test: Examples, labels: NDArray[np.int32]) -> Asked:
     """Read and answer a batch at a time: large pictures are not all in memory at once."""
-    rows = np.unique(np.linspace(0, len(test) - 1, min(len(test), MOST_ASKED)).round().astype(np.int64))
+    rows = spread(len(test), MOST_TEST)
     kept, answers = [], []
     size = network.batch_size()
     for start in range(0, len(rows), size):
-        some = [(int(row), one) for row in rows[start : start + size] if (one := _one(test, int(row))) is not None]
+        some = [(int(row), one) for row in rows[start : start + size] if (one := example(test, int(row))) is not None]
         if some:
             kept += [row for row, _ in some]
             answers.append(network.probabilities(np.stack([one for _, one in some])))
@@ -83,14 +104,6 @@ def _ask(network: Predictor, test: Examples, labels: NDArray[np.int32]) -> Asked
     classes = len(network.class_names)
     together = np.concatenate(answers) if answers else np.zeros((0, classes), np.float32)
     return Asked(found, together, labels[found], len(test), network.seed)
-
-
-def _one(test: Examples, row: int) -> NDArray[np.generic] | None:
-    """One example; None for a picture that cannot be read any more."""
-    try:
-        return np.asarray(test[row : row + 1][0])
-    except BadImage:
-        return None
 
 
 def calibration(asked: Asked) -> Figure:
@@ -130,7 +143,7 @@ def _galleries(asked: Asked, test: Examples, names: Sequence[str], each: int) ->
     )
     found: list[Plain] = []
     for title, places in kinds:
-        shown = [Picture(_data(_one(test, int(asked.rows[i]))), _caption(asked, int(i), names)) for i in places]
+        shown = [Picture(as_data(example(test, int(asked.rows[i]))), _caption(asked, int(i), names)) for i in places]
         found.append(Gallery(title, among if shown else f"{among} There are none.", shown))
     return found
 
@@ -139,17 +152,3 @@ def _caption(asked: Asked, place: int, names: Sequence[str]) -> str:
     answer, truth = int(asked.probabilities[place].argmax()), int(asked.labels[place])
     known = "right" if answer == truth else f"is {names[truth]}"
     return f"{names[answer]} {100 * asked.certainty[place]:.1f} %, {known}"
-
-
-def _data(picture: NDArray[np.generic] | None) -> str:
-    """A small picture inside of the page: as it is where it is small, else as a JPEG."""
-    if picture is None:  # damaged since it was asked about
-        return "data:,"
-    pixels = picture.astype(np.uint8)
-    image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
-    large = max(image.size) > SIDE // 2
-    image.thumbnail((SIDE, SIDE))
-    file = io.BytesIO()
-    image.save(file, "JPEG" if large else "PNG", quality=85)
-    kind = "jpeg" if large else "png"
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"

@@ -26,7 +26,9 @@ SCORES = {
 MOST_CHANGES = 12
 
 
-def section(loaded: Loaded, origin: Origin, pictures: Sequence[Plain], columns: int, opened: bool) -> Section:
+def section(
+    loaded: Loaded, origin: Origin, pictures: Sequence[Plain], read: metrics.Read, columns: int, opened: bool
+) -> Section:
     """What was run, what came out, how it went, which classes, which pictures."""
     blocks: list[Plain] = [Text(_what(loaded, origin))]
     blocks += _state(loaded)
@@ -34,7 +36,7 @@ def section(loaded: Loaded, origin: Origin, pictures: Sequence[Plain], columns: 
         blocks.append(Text(f"The paper, for the preset {origin.preset}: {origin.paper}."))
     if scores := _scores(loaded):
         blocks.append(scores)
-    found = metrics.read(loaded.run.path, loaded.stage_steps, curves.NAMES)
+    found = read(loaded.run.path, loaded.stage_steps, curves.NAMES)
     blocks += curves.charts(found, loaded.stage_steps, columns)
     blocks += classes.classes(loaded)
     blocks += pictures
@@ -76,15 +78,22 @@ def _changed(origin: Origin) -> str:
 
 def _state(loaded: Loaded) -> list[Plain]:
     run, found = loaded.run, []
+    if run.state == "running":
+        working: list[Plain] = [Text("This run is not finished: a process is at work on it.", "note")]
+        return working + [Text(sentence, "warning") for sentence in _wrong(loaded)]
     if run.state != "finished":
         steps = f" after {run.steps or 0:,} of {run.total_steps:,} steps" if run.total_steps else ""
         found.append(f"This run is not finished: {run.state}{steps}. {run.note}".strip())
     elif not loaded.finished:
         found.append("result.json has no accuracy that is a finite number: the run is in no comparison.")
-    if loaded.missing:
-        found.append(f"Missing or damaged: {', '.join(loaded.missing)}. What they would tell is left out.")
-    found += [f"Guard: {warning}" for warning in loaded.warnings]
-    return [Text(sentence, "warning") for sentence in found]
+    return [Text(sentence, "warning") for sentence in [*found, *_wrong(loaded)]]
+
+
+def _wrong(loaded: Loaded) -> list[str]:
+    """What is wrong with it, whatever its state is."""
+    missing = ", ".join(loaded.missing)
+    found = [f"Missing or damaged: {missing}. What they would tell is left out."] if missing else []
+    return found + [f"Guard: {warning}" for warning in loaded.warnings]
 
 
 def _scores(loaded: Loaded) -> Table | None:

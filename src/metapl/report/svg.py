@@ -4,7 +4,6 @@ Every drawing is as wide as a phone, so that its letters can be read there; wide
 Nothing in it has a style of its own: the page's policy would not let it.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from metapl.report.escape import markup, shortened
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
 COLOURS = 6
-_numbers = itertools.count(1)
 
 Values = NDArray[np.float64]
 
@@ -190,12 +188,9 @@ def heat_map(title: str, description: str, counts: NDArray[np.int64], names: Seq
 
 
 def _document(title: str, description: str, height: int, parts: Sequence[str]) -> str:
-    number = next(_numbers)
-    head = (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t{number} d{number}">'
-        f'<title id="t{number}">{markup(title)}</title><desc id="d{number}">{markup(description)}</desc>'
-    )
-    return head + "".join(parts) + "</svg>"
+    """Its name has no number in it: a page that follows a run tells by it which drawing is which."""
+    name = markup(f"{title}. {description}")
+    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">{"".join(parts)}</svg>'
 
 
 def _legend(lines: Sequence[Line]) -> str:

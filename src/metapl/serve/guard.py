@@ -35,7 +35,7 @@ def check_host(headers: Message, bound: str) -> None:
         raise Refused(
             HTTPStatus.MISDIRECTED_REQUEST,
             "this server answers to its address only, not to other names of this machine; open the address that "
-            "metapl serve printed",
+            "metapl has printed",
         )
 
 

@@ -14,6 +14,7 @@ from http.server import HTTPServer
 from typing import Any, Protocol
 
 from metapl.schema import ConfigError
+from metapl.serve.connection import Connection
 from metapl.serve.handler import Handler
 
 _BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -59,12 +60,14 @@ class Server(socketserver.ThreadingMixIn, HTTPServer):
     daemon_threads = True  # a client that hangs does not keep the process
     request_queue_size = 64
 
-    def __init__(self, host: str, port: int, limits: Limits) -> None:
-        self.host, self.limits = host, limits
+    service: Any  # what the handler asks: a `Service` for its own
+
+    def __init__(self, host: str, port: int, limits: Limits, handler: type[Connection] = Handler) -> None:
+        self.host, self.limits, self._verb = host, limits, handler.verb
         self.address_family = _family(host)
         self.uploads = threading.BoundedSemaphore(limits.uploads)
         self._seats = threading.BoundedSemaphore(limits.connections)
-        super().__init__((host, port), Handler, bind_and_activate=False)
+        super().__init__((host, port), handler, bind_and_activate=False)
         try:
             self.server_bind()
         except OSError as error:
@@ -87,7 +90,7 @@ class Server(socketserver.ThreadingMixIn, HTTPServer):
         name = f"[{self.host}]" if self.address_family == socket.AF_INET6 else self.host
         return f"http://{name}:{self.server_port}/"
 
-    def start(self, service: Service) -> None:
+    def start(self, service: Any) -> None:
         """Take requests, in a thread of its own."""
         self.service = service
         self.server_activate()
@@ -134,12 +137,12 @@ class Server(socketserver.ThreadingMixIn, HTTPServer):
     def complain(self, sentence: str) -> None:
         """Tell the one who started the server, on one line."""
         line = "".join(char if char.isprintable() else "�" for char in sentence)
-        print(f"metapl serve: {line}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"metapl {self._verb}: {line}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 @contextmanager
-def signals() -> Iterator[Callable[[], str]]:
-    """Note Ctrl-C, SIGTERM and SIGHUP from here on, and give what waits for one and says which.
+def signals() -> Iterator[Callable[..., str]]:
+    """Note Ctrl-C, SIGTERM and SIGHUP from here on, and give what waits for one, or until something is over: then "".
 
     The second one does what it always does: whoever cannot wait for the end leaves at once.
     """
@@ -154,10 +157,12 @@ def signals() -> Iterator[Callable[[], str]]:
         while before:
             signal.signal(*before.popitem())
 
-    def wait() -> str:
-        while not asked:  # an Event is no help: one that is set by a handler while it is waited for can lock itself out
+    def wait(over: Callable[[], bool] = lambda: False) -> str:
+        while (
+            not asked and not over()
+        ):  # an Event is no help: one that is set by a handler while it is waited for can lock itself out
             time.sleep(0.1)
-        return signal.Signals(asked[0]).name
+        return signal.Signals(asked[0]).name if asked else ""
 
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup, or a shell's background job

@@ -19,15 +19,15 @@
     rows.sort((a, b) => (down ? -1 : 1) * compare(value(a, column), value(b, column)));
     table.tBodies[0].append(...rows);
   };
-  document.querySelectorAll("table").forEach((table) => {
-    [...table.tHead.rows[0].cells].forEach((head, column) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...head.childNodes);
-      button.addEventListener("click", () => sort(table, column));
-      head.append(button);
-    });
+  const dress = (table) => [...table.tHead.rows[0].cells].forEach((head, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    button.addEventListener("click", () => sort(table, column));
+    head.append(button);
   });
+  document.querySelectorAll("table").forEach(dress);
+  document.addEventListener("new-table", (event) => dress(event.target)); // from live.js, where there is one
   const show = () => {
     const found = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     if (found instanceof HTMLDetailsElement) {

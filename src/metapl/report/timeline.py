@@ -1,0 +1,56 @@
+"""One example's labels over time: a row for each class, filled while that is its label; the surer, the darker."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.report.escape import markup, shortened
+
+WIDTH, LEFT, ROW, FOOT = 220, 74, 17, 18
+MOST_ROWS = 5  # classes; those that are less often its label share the last one
+OTHERS = -1
+
+
+def timeline(
+    path: NDArray[np.int64], sure: NDArray[np.float64], steps: Sequence[int], names: Sequence[str], truth: int
+) -> str:
+    """Draw it for a caption that tells the same in words."""
+    rows = _rows(path, truth)
+    side = (WIDTH - LEFT) / len(path)
+    height = ROW * len(rows) + FOOT
+    parts = [f'<path class="grid" d="M{LEFT} {ROW * i + 0.5}H{WIDTH}"/>' for i in range(len(rows) + 1)]
+    for i, row in enumerate(rows):
+        kind = ' class="truth"' if row == truth else ""
+        name = "others" if row == OTHERS else f"{shortened(names[row], 9)}{' ✓' if row == truth else ''}"
+        parts.append(f'<text{kind} x="{LEFT - 5}" y="{ROW * i + 12.5}" text-anchor="end">{markup(name)}</text>')
+    start = 0
+    for label, same in itertools.groupby(path.tolist()):
+        end = start + len(list(same))
+        row = rows.index(label if label in rows else OTHERS)
+        kind = "bar" if truth < 0 else "right" if label == truth else "wrong"
+        spot = (
+            f'x="{LEFT + start * side:.1f}" y="{ROW * row + 2}" width="{(end - start) * side:.1f}" height="{ROW - 3}"'
+        )
+        certain = float(sure[start:end].mean())
+        said = f"{markup(names[label])}, {100 * certain:.0f} % sure, up to step {steps[end - 1]:,}"
+        parts.append(
+            f'<rect class="{kind}" {spot} fill-opacity="{0.3 + 0.7 * certain:.2f}"><title>{said}</title></rect>'
+        )
+        start = end
+    foot = f'<text class="tick" x="{WIDTH}" y="{height - 5}" text-anchor="end">{steps[-1]:,} steps</text>'
+    return f'<svg viewBox="0 0 {WIDTH} {height}" aria-hidden="true">{"".join(parts)}{foot}</svg>'
+
+
+def _rows(path: NDArray[np.int64], truth: int) -> list[int]:
+    """The classes that it had longest, in the order in which they came; the right one always is among them."""
+    counts = np.bincount(path)
+    known = [int(one) for one in np.argsort(-counts, kind="stable") if counts[one]]
+    kept = set(known[:MOST_ROWS]) if len(known) <= MOST_ROWS else set(known[: MOST_ROWS - 1])
+    came = list(dict.fromkeys(int(one) for one in path if int(one) in kept or one == truth))
+    return [
+        *came,
+        *([truth] if truth >= 0 and truth not in came else []),
+        *([OTHERS] if len(known) > MOST_ROWS else []),
+    ]
