@@ -11,19 +11,25 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 import dataclasses
 import json
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from metapl import algorithms, data, models, sharding
 from metapl import config as configs
 from metapl.algorithms.mpl import MPL
+from metapl.augment import randaugment
+from metapl.augment.randaugment import RandAugment
 from metapl.models import efficientnet
 from metapl.models.efficientnet import STAGES, EfficientNet
 from metapl.models.microbatches import in_parts
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
+from metapl.plan import hlo
 from metapl.sharding import Layout, Parallel
 from metapl.train import prepare, train
 from metapl.types import Views
@@ -130,6 +136,18 @@ def of_the_loop() -> dict:
     return told
 
 
+def of_views() -> dict:
+    """How often devices that share a batch have to talk, for strong views of it, by the kind of talk."""
+    rows = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P("data"))
+    pictures = jax.ShapeDtypeStruct((32, 8, 8, 3), jnp.uint8, sharding=rows)
+    told = {}
+    for partners in ("any", "next"):
+        strong = jax.jit(partial(randaugment.distort, RandAugment(partners=partners)), out_shardings=rows)
+        program = strong.lower(pictures, jax.random.key(0)).compile().as_text()
+        told[partners] = hlo.traffic(program, 8).counts
+    return told
+
+
 if __name__ == "__main__":
     assert jax.device_count() == 8
-    print(json.dumps(of_the_loop() | of_networks()))
+    print(json.dumps({"states": of_the_loop() | of_networks(), "views": of_views()}))

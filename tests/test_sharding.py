@@ -16,12 +16,18 @@ from metapl.sharding import Parallel, layout
 
 
 @pytest.fixture(scope="module")
-def eight() -> dict:
+def told() -> dict:
     """What a process with eight devices tells."""
     script = Path(__file__).parent / "eight_shared.py"
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def eight(told) -> dict:
+    """The part about states."""
+    return told["states"]
 
 
 def test_eight_devices_give_the_numbers_of_one(eight):
@@ -65,6 +71,12 @@ def test_states_are_given_away(eight):
     for name, told in eight.items():
         if "loop" not in name:
             assert told["donated_bytes"] > 0.97 * told["state_bytes"], name
+
+
+def test_views_are_made_where_their_pictures_are(told):
+    """But for the partner, that one device has of the next."""
+    assert set(told["views"]["next"]) == {"collective-permute"}
+    assert "all-gather" in told["views"]["any"]
 
 
 def test_one_device_has_no_layout():

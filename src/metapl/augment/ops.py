@@ -82,13 +82,18 @@ def histograms(images: Array) -> Array:
     """Count the pixels of each level: [B, C, 256].
 
     By scattered additions: under 1 ms for 128×32×32×3 on two CPU cores, where sorting took 34 ms, and a product of
-    one-hot halves (16 × 16 levels) 160 ms.
+    one-hot halves (16 × 16 levels) 160 ms. Each image by itself: counts of a whole batch in one row would be added up
+    among the devices that share it.
     """
-    batch, _, _, channels = images.shape
-    first = 256 * jnp.arange(batch * channels, dtype=jnp.int32).reshape(batch, 1, 1, channels)
-    places = (first + images.astype(jnp.int32)).ravel()
-    counts = jnp.zeros(batch * channels * 256, jnp.int32).at[places].add(1, mode="promise_in_bounds")
-    return counts.reshape(batch, channels, 256)
+    channels = images.shape[-1]
+    first = 256 * jnp.arange(channels, dtype=jnp.int32)
+
+    def of_one(image: Array) -> Array:
+        places = (first + image.astype(jnp.int32)).ravel()
+        counts = jnp.zeros(channels * 256, jnp.int32).at[places].add(1, mode="promise_in_bounds")
+        return counts.reshape(channels, 256)
+
+    return jax.vmap(of_one)(images)
 
 
 def _divide(numbers: Array, by: Array | int) -> Array:

@@ -42,7 +42,7 @@ def _core(
 CHIPS = {
     chip.name: chip
     for chip in (
-        _core("v2", 2, 46, 16, 700, 248, 0),
+        _core("v2", 2, 46, 16, 700, 248, int(7.48 * GIB)),
         _core("v3", 2, 123, 32, 900, 332, int(15.48 * GIB)),
         _core("v4", 2, 275, 32, 1200, 268, 0),
         _core("v5e", 1, 197, 16e9 / GIB, 819, 200, 0),
