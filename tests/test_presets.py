@@ -130,7 +130,7 @@ def test_its_steps_can_be_traced(name):
             weights = None
         small = dataclasses.replace(stage, labeled_batch=4, unlabeled_batch=4)
         network = models.build(model, classes)
-        init, zeros, advance, predictor, _ = stage_functions(config, small, network, own_data=False)
+        init, zeros, advance, predictor, *_ = stage_functions(config, small, network, own_data=False)
         state = jax.eval_shape(init, keys, weights, answers, data, None)
         number = some(dtype=jnp.int32)
         totals = jax.eval_shape(zeros, state, keys, answers, data)
