@@ -6,8 +6,10 @@ A file that is missing or broken is named in the run's row; it never hides the o
 
 import fcntl
 import json
+import math
 import os
 import socket
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -188,7 +190,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     """None for a line that is empty, half written or no JSON."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -216,7 +218,7 @@ def _read(path: Path, parse: Any, wrong: list[str]) -> dict[str, Any]:
         found = parse(path.read_text("utf-8"))
     except FileNotFoundError:
         wrong.append(f"{path.name} is missing")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         wrong.append(f"{path.name} cannot be read ({error})")
     else:
         if isinstance(found, dict) and found:
@@ -252,7 +254,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else math.nan
 
 
 def as_json(runs: Sequence[Run]) -> list[dict[str, Any]]:

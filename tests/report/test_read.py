@@ -1,10 +1,13 @@
 """Runs as they are found: whole, unfinished, damaged, or nothing at all."""
 
 import json
+from random import Random
 
+import numpy as np
 import pytest
 
-from metapl.report import read
+from metapl.report import html, read
+from metapl.report.build import build, no_pictures
 from metapl.schema import ConfigError
 
 from .some_runs import CLASSES, make
@@ -46,6 +49,32 @@ def test_a_result_of_another_shape_is_in_no_comparison(tmp_path, value):
     run = make(tmp_path / "run", accuracies={0: 0.5})
     (run / "result.json").write_text(json.dumps({"final": value}))
     assert not only(run).finished
+
+
+def test_numbers_that_no_float_holds_are_none(tmp_path):
+    run = make(tmp_path / "run", accuracies={0: 0.5}, labels=10**400)
+    told = {"final": {"accuracy": {"seeds": {"0": 10**400, "1": 0.5, "2" * 5000: 0.5}}}, "seconds": 10**400}
+    (run / "result.json").write_text(json.dumps(told))
+    found = only(run)
+    assert found.scores("accuracy") == {1: 0.5}
+    assert found.labels is None
+    html.page(*build([found], no_pictures)).encode()
+
+
+def test_a_confusion_matrix_is_whole_or_not_there(tmp_path):
+    whole = (make(tmp_path / "run", accuracies={0: 0.5}) / "confusion.npz").read_bytes()
+    path, random = tmp_path / "run" / "confusion.npz", Random(0)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(3):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged)
+        missing: list[str] = []
+        found, _ = read._confusion(path, missing)
+        assert (found is None) == bool(missing)
+    np.save(path.with_suffix(".npy"), np.zeros(3))
+    path.with_suffix(".npy").replace(path)
+    assert read._confusion(path, []) == (None, [])
 
 
 def test_an_unfinished_run_and_an_empty_folder_are_what_they_are(tmp_path):

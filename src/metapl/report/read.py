@@ -1,13 +1,14 @@
 """All that a report tells of one run, from its files; what is missing or damaged is named, and the rest is shown."""
 
 import json
-import math
+import sys
 import tomllib
-import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,9 @@ from metapl.runs import Run
 from metapl.schema import ConfigError
 
 MOST_WARNINGS = 20
+MOST = 1 << 53  # numbers from here on are no counts, and floats do not tell them apart
+# What NumPy lets through of a damaged archive.
+_DAMAGE = (OSError, ValueError, LookupError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 _ALWAYS = ("environment.json", "metrics.jsonl")
 _AT_THE_END = ("evaluations.csv", "confusion.npz")
 
@@ -47,7 +51,7 @@ class Loaded:
     def scores(self, name: str, rule: str = "final") -> dict[int, float]:
         """One score of each seed; {} where the result does not have it."""
         seeds = table(table(table(self.result.get(rule)).get(name)).get("seeds"))
-        return {int(seed): float(value) for seed, value in seeds.items() if seed.isdecimal() and is_number(value)}
+        return {int(seed): float(value) for seed, value in seeds.items() if _is_seed(seed) and is_number(value)}
 
     @property
     def stages(self) -> list[Table]:
@@ -58,16 +62,16 @@ class Loaded:
     @property
     def stage_steps(self) -> list[int]:
         """How long each stage is."""
-        return [steps if isinstance(steps := stage.get("steps"), int) else 0 for stage in self.stages]
+        return [steps if is_count(steps := stage.get("steps")) else 0 for stage in self.stages]
 
     @property
     def labels(self) -> int | None:
         """How many examples carry a label."""
         count = table(self.split.get("labeled")).get("count")
-        if isinstance(count, int):
-            return count
+        if is_count(count):
+            return int(count)
         each = table(self.settings.get("data")).get("labels_per_class")
-        return 2 * each if isinstance(each, int) else None
+        return 2 * each if is_count(each) else None
 
     @property
     def data_key(self) -> str:
@@ -142,11 +146,12 @@ def _confusion(path: Path, missing: list[str]) -> tuple[NDArray[np.int64] | None
     if not path.is_file():
         return None, []
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             counts, names = np.asarray(file["counts"]), [str(name) for name in file["class_names"]]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except _DAMAGE:
         counts, names = np.zeros(0), []
-    if counts.ndim != 3 or counts.dtype.kind not in "iu" or counts.shape[1:] != (len(names), len(names)):
+    shaped = counts.ndim == 3 and counts.dtype.kind in "iu" and counts.shape[1:] == (len(names), len(names))
+    if not shaped or (counts < 0).any():
         missing.append(path.name)
         return None, []
     return counts.sum(0, dtype=np.int64), names
@@ -175,7 +180,16 @@ def table(value: Any) -> Table:
 
 def is_number(value: Any) -> bool:
     """A finite number, and not a truth."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def is_count(value: Any) -> bool:
+    """A whole number that a float can hold, as steps are drawn with."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
+
+
+def _is_seed(name: str) -> bool:
+    return name.isdecimal() and len(name) < 20
 
 
 def _list(value: Any) -> list[Any]:
