@@ -1,7 +1,8 @@
 """`metapl runs`: which runs lie below a folder, and how each of them stands.
 
 Reads a few small files of each run and the end of its metrics, and never imports jax: hundreds of runs take a second.
-A file that is missing or broken is named in the run's row; it never hides the other runs.
+A file that is missing or broken is named in the run's row; it never hides the other runs. Whether files are there is
+os.path's to say: pathlib raises where a folder may not be entered or a name is too long.
 """
 
 import fcntl
@@ -57,7 +58,7 @@ class Run(NamedTuple):
 def find(folders: Sequence[Path], sort: Sort = "changed") -> list[Run]:
     """Every run in these folders or below them."""
     for folder in folders:
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise ConfigError(f"{folder} is not a folder; runs are written to runs/ unless --out says otherwise")
     orders: dict[Sort, Any] = {
         "changed": lambda run: -run.changed,
@@ -90,7 +91,7 @@ def look(path: Path) -> Run:
     """How one run stands."""
     wrong: list[str] = []
     config = _read(path / "config.toml", tomllib.loads, wrong)
-    result = _read(path / "result.json", json.loads, wrong) if (path / "result.json").exists() else {}
+    result = _read(path / "result.json", json.loads, wrong) if os.path.exists(path / "result.json") else {}
     environment = _read(path / "environment.json", json.loads, [])  # a run without one can still be looked at
     last = last_line(path / "metrics.jsonl")
     stages = [stage for stage in _list(config.get("stages")) if isinstance(stage, dict)]
@@ -128,9 +129,9 @@ def _state(path: Path, broken: bool, finished: bool, pid: int | None) -> tuple[S
     names = _names(path / "checkpoints")
     if any(name.startswith("step-") for name in names):
         return "stopped, resumable", f"metapl resume {path}"
-    if (path / "progress.json").exists() or any(name.startswith("damaged-step-") for name in names):
+    if os.path.exists(path / "progress.json") or any(name.startswith("damaged-step-") for name in names):
         return "failed", "no good checkpoint is left"
-    if (path / "environment.json").exists():
+    if os.path.exists(path / "environment.json"):
         return "stopped, resumable", f"metapl resume {path}, from its beginning: it has no checkpoint"
     return "failed", "it ended without a result or a checkpoint"
 

@@ -1,6 +1,8 @@
 """Runs as they are found: whole, unfinished, damaged, or nothing at all."""
 
+import io
 import json
+import os
 from random import Random
 
 import numpy as np
@@ -93,9 +95,27 @@ def test_runs_come_once_in_the_order_given_with_names_that_differ(tmp_path):
     assert [run.anchor for run in found] == ["run-1", "run-2", "run-3"]
 
 
-def test_a_wrong_path_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["nowhere", "x" * 300])
+def test_a_wrong_path_is_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="is not a folder"):
-        read.find([tmp_path / "nowhere"])
+        read.find([tmp_path / name])
+
+
+def test_a_folder_that_may_not_be_entered_is_broken(tmp_path, monkeypatch):
+    make(tmp_path / "good", accuracies={0: 0.5})
+    make(tmp_path / "shut", accuracies={0: 0.5})
+    stat, opened = os.stat, io.open
+
+    def refuse(path) -> None:
+        if "shut/" in str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "stat", lambda path, **how: refuse(path) or stat(path, **how))
+    monkeypatch.setattr(io, "open", lambda path, *how, **more: refuse(path) or opened(path, *how, **more))
+    good, shut = read.find([tmp_path])
+    assert good.finished
+    assert shut.run.state == "broken"
+    assert "Permission denied" in shut.run.note
 
 
 def test_guards_are_heard(tmp_path):

@@ -1,6 +1,7 @@
 """All that a report tells of one run, from its files; what is missing or damaged is named, and the rest is shown."""
 
 import json
+import os
 import sys
 import tomllib
 import zlib
@@ -88,7 +89,7 @@ def find(places: Sequence[Path]) -> list[Loaded]:
     """Every run in these folders or below them, in the order given; a folder without any is shown as what it is."""
     found: dict[Path, Run] = {}
     for place in places:
-        if not place.is_dir():
+        if not os.path.isdir(place):
             raise ConfigError(f"{place} is not a folder; give the folders of runs, or a folder with runs below it")
         for run in runs.find([place], "name") or [runs.look(place)]:
             found.setdefault(run.path.resolve(), run)
@@ -110,10 +111,10 @@ def _load(run: Run, name: str, anchor: str) -> Loaded:
     path = run.path
     missing: list[str] = []
     settings = _read(path / "config.toml", missing, tomllib.loads)
-    result = _read(path / "result.json", missing) if (path / "result.json").exists() else {}
+    result = _read(path / "result.json", missing) if os.path.exists(path / "result.json") else {}
     split = _read(path / "split.json", missing) if "split" in table(settings.get("data")) else {}
     expected = _ALWAYS + (_AT_THE_END if result else ())
-    missing += [file for file in expected if not (path / file).is_file()]
+    missing += [file for file in expected if not os.path.isfile(path / file)]
     environment = _read(path / "environment.json", []) if "environment.json" not in missing else {}
     confusion, class_names = _confusion(path / "confusion.npz", missing)
     return Loaded(
@@ -143,7 +144,7 @@ def _read(path: Path, missing: list[str], parse: Any = json.loads) -> Table:
 
 
 def _confusion(path: Path, missing: list[str]) -> tuple[NDArray[np.int64] | None, list[str]]:
-    if not path.is_file():
+    if not os.path.isfile(path):
         return None, []
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
