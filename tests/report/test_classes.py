@@ -9,6 +9,14 @@ from metapl.report.blocks import Figure, Text
 from .some_runs import make
 
 
+def test_endless_names_do_not_fill_the_page(tmp_path):
+    run = make(tmp_path / "run", accuracies={0: 0.5})
+    names = np.array([f"{i}" + "x" * 50_000 for i in range(3)])
+    np.savez(run / "confusion.npz", counts=np.eye(3, dtype=np.int64)[None], class_names=names)
+    (loaded,) = read.find([run])
+    assert loaded.class_names[1] == "1" + "x" * 78 + "…"
+
+
 @pytest.mark.parametrize("count", [3, 20, 21, 150])
 def test_the_confusion_matrix_is_drawn_or_said_to_be_too_large(tmp_path, count):
     (loaded,) = read.find([make(tmp_path / "run", accuracies={0: 0.5})])

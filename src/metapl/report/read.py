@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl import runs
+from metapl.report.escape import shortened
 from metapl.runs import Run
 from metapl.schema import ConfigError
 
 MOST_WARNINGS = 20
+LONGEST_NAME = 80  # letters of a class, whose name stands in hundreds of places
 MOST = 1 << 53  # numbers from here on are no counts, and floats do not tell them apart
 # What NumPy lets through of a damaged archive.
 _DAMAGE = (OSError, ValueError, LookupError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error)
@@ -126,7 +128,7 @@ def _load(run: Run, name: str, anchor: str) -> Loaded:
         environment=environment,
         split=split,
         confusion=confusion,
-        class_names=class_names or [str(one) for one in _list(split.get("class_names"))],
+        class_names=[shortened(name, LONGEST_NAME) for name in class_names],
         warnings=_warnings(path / "warnings.jsonl"),
         missing=missing,
     )
@@ -191,7 +193,3 @@ def is_count(value: Any) -> bool:
 
 def _is_seed(name: str) -> bool:
     return name.isdecimal() and len(name) < 20
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
