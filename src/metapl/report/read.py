@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 from zipfile import BadZipFile
 
 import numpy as np
@@ -72,7 +72,7 @@ class Loaded:
         """How many examples carry a label."""
         count = table(self.split.get("labeled")).get("count")
         if is_count(count):
-            return int(count)
+            return count
         each = table(self.settings.get("data")).get("labels_per_class")
         return 2 * each if is_count(each) else None
 
@@ -186,7 +186,7 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def is_count(value: Any) -> bool:
+def is_count(value: Any) -> TypeGuard[int]:
     """A whole number that a float can hold, as steps are drawn with."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
 
