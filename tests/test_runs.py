@@ -184,6 +184,14 @@ def test_only_the_end_of_the_metrics_is_read(tmp_path, monkeypatch):
     assert runs.last_line(tmp_path / "none") == {}
 
 
+def test_a_line_without_an_end_is_read_in_a_few_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "_BLOCK", 16)
+    (tmp_path / "m").write_text(line(0, 7) + "x" * (1 << 20))
+    begin = time.process_time()
+    assert runs.last_line(tmp_path / "m")["step"] == 7
+    assert time.process_time() - begin < 1
+
+
 def test_runs_are_found_below_and_not_inside_each_other(tmp_path):
     make(tmp_path / "a" / "b" / "c", result__json=json.dumps(RESULT))
     make(tmp_path / "a" / "b" / "c" / "checkpoints" / "x")

@@ -175,8 +175,8 @@ def last_line(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             end, tail = file.seek(0, os.SEEK_END), b""
-            while end > 0:
-                start = max(0, end - _BLOCK)
+            while end > 0:  # twice as much each time: a line without an end is not copied block by block
+                start = max(0, end - max(_BLOCK, len(tail)))
                 file.seek(start)
                 tail, end = file.read(end - start) + tail, start
                 for line in reversed(tail.split(b"\n")[1 if start else 0 :]):
