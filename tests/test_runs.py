@@ -3,6 +3,7 @@
 import fcntl
 import io
 import json
+import math
 import os
 import time
 from pathlib import Path
@@ -136,6 +137,8 @@ def test_a_lock_of_another_machine_counts_while_it_is_held(tmp_path):
         ({"config__toml": ""}, "config.toml is empty"),
         ({"result__json": '{"accuracy": 0.'}, "result.json cannot be read"),
         ({"result__json": "[1]"}, "result.json is empty or no table"),
+        ({"result__json": "[" * 100_000}, "result.json cannot be read"),
+        ({"config__toml": "stages = " + "[" * 100_000}, "config.toml cannot be read"),
     ],
 )
 def test_a_broken_file_is_named_and_hides_nothing(tmp_path, files, words):
@@ -159,7 +162,13 @@ def test_settings_of_odd_types_do_not_stop_the_table(tmp_path):
     assert runs.look(run).total_steps is None
 
 
-@pytest.mark.parametrize("tail", ["", '{"seeds": [0], "sta', "\0" * 50, "\n\n", "17\n"])
+def test_a_number_that_no_float_holds_is_none(tmp_path):
+    found = runs.look(make(tmp_path / "run", result__json='{"accuracy": 1' + "0" * 400 + "}"))
+    assert found.state == "finished"
+    assert math.isnan(found.accuracy)
+
+
+@pytest.mark.parametrize("tail", ["", '{"seeds": [0], "sta', "\0" * 50, "\n\n", "17\n", "[" * 100_000 + "\n"])
 def test_the_last_whole_line_counts(tmp_path, tail):
     (tmp_path / "m").write_text(line(0, 1) + line(0, 2) + tail)
     assert runs.last_line(tmp_path / "m")["step"] == 2
@@ -173,6 +182,14 @@ def test_only_the_end_of_the_metrics_is_read(tmp_path, monkeypatch):
     assert runs.last_line(tmp_path / "m")["step"] == 999
     assert len(parsed) < 200
     assert runs.last_line(tmp_path / "none") == {}
+
+
+def test_a_line_without_an_end_is_read_in_a_few_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "_BLOCK", 16)
+    (tmp_path / "m").write_text(line(0, 7) + "x" * (1 << 20))
+    begin = time.process_time()
+    assert runs.last_line(tmp_path / "m")["step"] == 7
+    assert time.process_time() - begin < 1
 
 
 def test_runs_are_found_below_and_not_inside_each_other(tmp_path):

@@ -185,6 +185,8 @@ def parse(text: str, origin: str) -> Config:
         validate(config)
     except (tomllib.TOMLDecodeError, ConfigError) as error:
         raise ConfigError(f"{origin}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{origin}: brackets in brackets, too many to be read") from None
     return config
 
 

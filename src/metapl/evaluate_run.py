@@ -55,8 +55,10 @@ def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
 def finding_data(run: Path, folders: Folders) -> Iterator[Folders]:
     """Work where the run was begun, if that folder is still there, and tell all places where its data may be."""
     began = read_json(run / "environment.json") or {}
-    recorded = [Path(folder) for folder in began.get("data_folders", [])]
-    places, here = [*(folder.absolute() for folder in folders), *recorded], Path(began.get("folder", ""))
+    noted, began_in = began.get("data_folders"), began.get("folder")  # of whatever kind: the file may be anyone's
+    recorded = [Path(one) for one in noted if isinstance(one, str)] if isinstance(noted, list) else []
+    places = [*(folder.absolute() for folder in folders), *recorded]
+    here = Path(began_in if isinstance(began_in, str) else "")
     with chdir(here) if here.is_dir() else nullcontext():
         yield places
 
@@ -175,7 +177,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         found = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
     if not isinstance(found, dict):
         raise ConfigError(f"{path} does not hold what a run writes")

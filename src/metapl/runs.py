@@ -1,13 +1,16 @@
 """`metapl runs`: which runs lie below a folder, and how each of them stands.
 
 Reads a few small files of each run and the end of its metrics, and never imports jax: hundreds of runs take a second.
-A file that is missing or broken is named in the run's row; it never hides the other runs.
+A file that is missing or broken is named in the run's row; it never hides the other runs. Whether files are there is
+os.path's to say: pathlib raises where a folder may not be entered or a name is too long.
 """
 
 import fcntl
 import json
+import math
 import os
 import socket
+import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -55,7 +58,7 @@ class Run(NamedTuple):
 def find(folders: Sequence[Path], sort: Sort = "changed") -> list[Run]:
     """Every run in these folders or below them."""
     for folder in folders:
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise ConfigError(f"{folder} is not a folder; runs are written to runs/ unless --out says otherwise")
     orders: dict[Sort, Any] = {
         "changed": lambda run: -run.changed,
@@ -88,7 +91,7 @@ def look(path: Path) -> Run:
     """How one run stands."""
     wrong: list[str] = []
     config = _read(path / "config.toml", tomllib.loads, wrong)
-    result = _read(path / "result.json", json.loads, wrong) if (path / "result.json").exists() else {}
+    result = _read(path / "result.json", json.loads, wrong) if os.path.exists(path / "result.json") else {}
     environment = _read(path / "environment.json", json.loads, [])  # a run without one can still be looked at
     last = last_line(path / "metrics.jsonl")
     stages = [stage for stage in _list(config.get("stages")) if isinstance(stage, dict)]
@@ -126,9 +129,9 @@ def _state(path: Path, broken: bool, finished: bool, pid: int | None) -> tuple[S
     names = _names(path / "checkpoints")
     if any(name.startswith("step-") for name in names):
         return "stopped, resumable", f"metapl resume {path}"
-    if (path / "progress.json").exists() or any(name.startswith("damaged-step-") for name in names):
+    if os.path.exists(path / "progress.json") or any(name.startswith("damaged-step-") for name in names):
         return "failed", "no good checkpoint is left"
-    if (path / "environment.json").exists():
+    if os.path.exists(path / "environment.json"):
         return "stopped, resumable", f"metapl resume {path}, from its beginning: it has no checkpoint"
     return "failed", "it ended without a result or a checkpoint"
 
@@ -172,8 +175,8 @@ def last_line(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             end, tail = file.seek(0, os.SEEK_END), b""
-            while end > 0:
-                start = max(0, end - _BLOCK)
+            while end > 0:  # twice as much each time: a line without an end is not copied block by block
+                start = max(0, end - max(_BLOCK, len(tail)))
                 file.seek(start)
                 tail, end = file.read(end - start) + tail, start
                 for line in reversed(tail.split(b"\n")[1 if start else 0 :]):
@@ -188,7 +191,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     """None for a line that is empty, half written or no JSON."""
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -216,7 +219,7 @@ def _read(path: Path, parse: Any, wrong: list[str]) -> dict[str, Any]:
         found = parse(path.read_text("utf-8"))
     except FileNotFoundError:
         wrong.append(f"{path.name} is missing")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         wrong.append(f"{path.name} cannot be read ({error})")
     else:
         if isinstance(found, dict) and found:
@@ -252,7 +255,9 @@ def _list(value: Any) -> list[Any]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) <= sys.float_info.max else math.nan
 
 
 def as_json(runs: Sequence[Run]) -> list[dict[str, Any]]:

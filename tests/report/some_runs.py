@@ -66,7 +66,7 @@ def finish(
     final = {"accuracy": {"seeds": seeds}, "nll": {"seeds": seeds}}
     (folder / "result.json").write_text(json.dumps({"accuracy": mean, "std": 0.0, "accuracies": seeds, "final": final}))
     counts = np.array([[[8, 2, 0], [1, 9, 0], [0, 3, 7]]])
-    np.savez(folder / "confusion.npz", counts=counts, seeds=np.array([0]), class_names=np.array(CLASSES))
+    np.savez_compressed(folder / "confusion.npz", counts=counts, seeds=np.array([0]), class_names=np.array(CLASSES))
     with (folder / "evaluations.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["seed", "stage", "step", "test_accuracy", "val_accuracy"])

@@ -85,3 +85,6 @@ def test_accuracy_is_drawn_against_labels_where_there_are_several_numbers_of_the
     (figure,) = overview.against_labels(rows(*folders, make(tmp_path / "x", settings("mpl"), {0: 0.1})))
     assert figure.description.startswith("UDA: from 60.00 to 60.00 %.")
     assert overview.against_labels(rows(folders[0])) == []
+    again = make(tmp_path / "again", settings("uda", "digits@40#0").replace("100", "200"), {0: 0.1}, 40, "40")
+    (figure,) = overview.against_labels(rows(*folders, again))
+    assert figure.description.startswith("UDA: from 60.00 to 60.00 %.")

@@ -17,3 +17,4 @@ def test_markdown_stays_one_line_without_markup():
     assert markdown("a | b\n<c> [d](e) *f* `g`") == r"a \| b \<c\> \[d\](e) \*f\* \`g\`"
     assert markdown("# no heading") == r"\# no heading"
     assert markdown("1. no list, -1 neither") == r"1\. no list, -1 neither"
+    assert [markdown(text) for text in ("79.44", "-0.25", "+1.5", "1)")] == ["79.44", "-0.25", "+1.5", r"1\)"]

@@ -2,13 +2,16 @@
 
 import json
 import math
+import os
 
+import numpy as np
 import pytest
 
 from metapl.report import metrics
 
 from .some_runs import line, make
 
+HUGE = '{"step": 1' + "0" * 400 + ', "stage": 0}'
 NAMES = ("loss", "test_accuracy", "val_accuracy", metrics.LARGEST)
 
 
@@ -69,6 +72,19 @@ def test_lines_longer_than_a_block_are_found(tmp_path, monkeypatch):
     assert read(make(tmp_path / "run", lines=lines), [20]).numbers["loss"].values == list(map(float, range(20)))
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_a_line_without_an_end_is_not_read_again_and_again(tmp_path, monkeypatch, end):
+    path = make(tmp_path / "run", lines=[line(1, loss=[2.0])]) / "metrics.jsonl"
+    with path.open("a") as file:
+        file.write("x" * (1 << 20) + end)
+    monkeypatch.setattr(metrics, "WHOLE_BYTES", 100)
+    read_bytes, pread = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *where: read_bytes.append(where[1]) or pread(*where))
+    curves = read(path.parent, [100])
+    assert curves.numbers["loss"].values == [2.0]
+    assert sum(read_bytes) < 5 << 20
+
+
 def test_a_finished_run_s_evaluations_come_from_its_table(tmp_path):
     lines = [line(50, test_accuracy=[0.25])]
     run = make(tmp_path / "run", accuracies={0: 0.5}, lines=lines, evaluations=[(0, 0, 50, 0.251), (0, 1, 5, 0.5)])
@@ -76,15 +92,24 @@ def test_a_finished_run_s_evaluations_come_from_its_table(tmp_path):
     assert (points.steps, points.values) == ([50.0, 105.0], [0.251, 0.5])
 
 
-@pytest.mark.parametrize(
-    "text", ["", "\n\n", "no json\n", "[1, 2]\n", '{"step": "x"}\n', '{"step": 1, "stage": -1}\n', "[" * 5000, "\0\0"]
-)
+NOT_REPORTS = ("no json\n", "[1, 2]\n", '{"step": "x"}\n', '{"step": 1, "stage": -1}\n', "[" * 5000, "\0\0", HUGE)
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", *NOT_REPORTS])
 def test_what_is_no_report_is_counted_and_left_out(tmp_path, text):
     run = make(tmp_path / "run")
     (run / "metrics.jsonl").write_text(text + ("\n" if text else "") + json.dumps(line(1, loss=[2.0])))
     curves = read(run, [])
     assert curves.numbers["loss"].values == [2.0]
     assert curves.damaged == bool(text.strip())
+
+
+def test_values_that_no_float_holds_are_gaps(tmp_path):
+    lines, evaluations = [line(1, loss=[10**400, 2.0])], [(0, 0, 10**400, 0.5)]
+    run = make(tmp_path / "run", lines=lines, accuracies={0: 0.5}, evaluations=evaluations)
+    curves = read(run, [100])
+    assert np.array_equal(curves.numbers["loss"].values, [np.nan, 2.0], equal_nan=True)
+    assert "test_accuracy" not in curves.numbers
 
 
 def test_no_file_gives_no_curves(tmp_path):

@@ -1,5 +1,7 @@
 """Pictures through the run's own weights and data, and what is said where there are none."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,10 @@ from metapl import predictor as predictors
 from metapl.report import labels, pictures, read
 from metapl.report.blocks import Figure, Gallery, Text
 from metapl.report.pictures import Asked
+from metapl.weights import Example
 
 from ..serve import small_run
+from ..tiny_run import make_run
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +44,39 @@ def test_other_data_are_refused(run):
     (said,) = pictures.pictures(read.Loaded(**vars(found) | {"split": {"checksum": "another"}}), [], 12)
     assert isinstance(said, Text)
     assert "not those that the run began with" in said.text
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("split.json", "[", "split.json is missing or damaged"),
+        ("split.json", '{"labeled": null, "test": 3}', "labeled had None pictures"),
+        ("weights.safetensors", None, "the weights are of other classes"),
+    ],
+)
+def test_what_is_damaged_is_told(run, tmp_path, file, content, told):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    if content is None:
+        make_run(tmp_path / "other", small_run.SETTINGS, ("a", "b"), Example((8, 8, 3), "uint8"))
+        shutil.copy(tmp_path / "other" / file, copy / file)
+    else:
+        (copy / file).write_text(content)
+    (said,) = pictures.pictures(loaded(copy), [], 12)
+    assert isinstance(said, Text)
+    assert told in said.text
+
+
+@pytest.mark.parametrize("began", ['{"folder": null, "data_folders": 3}', '{"data_folders": [null]}'])
+def test_where_the_run_began_may_be_anything(run, tmp_path, began):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "environment.json").write_text(began)
+    assert isinstance(pictures.pictures(loaded(copy), [run.parent / "data"], 12)[0], Figure)
+
+
+def test_answers_that_are_no_numbers_are_told(run, monkeypatch):
+    monkeypatch.setattr(predictors.Predictor, "probabilities", lambda _, some: np.full((len(some), 4), np.nan))
+    said = pictures.pictures(loaded(run), [], 12)[0]
+    assert "not finite" in said.text
 
 
 def test_the_calibration_plot_has_the_numbers_of_its_bins():

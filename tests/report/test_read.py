@@ -1,10 +1,15 @@
 """Runs as they are found: whole, unfinished, damaged, or nothing at all."""
 
+import io
 import json
+import os
+from random import Random
 
+import numpy as np
 import pytest
 
-from metapl.report import read
+from metapl.report import html, read
+from metapl.report.build import build, no_pictures
 from metapl.schema import ConfigError
 
 from .some_runs import CLASSES, make
@@ -48,6 +53,32 @@ def test_a_result_of_another_shape_is_in_no_comparison(tmp_path, value):
     assert not only(run).finished
 
 
+def test_numbers_that_no_float_holds_are_none(tmp_path):
+    run = make(tmp_path / "run", accuracies={0: 0.5}, labels=10**400)
+    told = {"final": {"accuracy": {"seeds": {"0": 10**400, "1": 0.5, "2" * 5000: 0.5}}}, "seconds": 10**400}
+    (run / "result.json").write_text(json.dumps(told))
+    found = only(run)
+    assert found.scores("accuracy") == {1: 0.5}
+    assert found.labels is None
+    html.page(*build([found], no_pictures)).encode()
+
+
+def test_a_confusion_matrix_is_whole_or_not_there(tmp_path):
+    whole = (make(tmp_path / "run", accuracies={0: 0.5}) / "confusion.npz").read_bytes()
+    path, random = tmp_path / "run" / "confusion.npz", Random(0)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(3):
+            damaged[random.randrange(len(damaged))] = random.randrange(256)
+        path.write_bytes(damaged)
+        missing: list[str] = []
+        found, _ = read._confusion(path, missing)
+        assert (found is None) == bool(missing)
+    np.save(path.with_suffix(".npy"), np.zeros(3))
+    path.with_suffix(".npy").replace(path)
+    assert read._confusion(path, []) == (None, [])
+
+
 def test_an_unfinished_run_and_an_empty_folder_are_what_they_are(tmp_path):
     make(tmp_path / "one")
     (tmp_path / "none").mkdir()
@@ -64,9 +95,27 @@ def test_runs_come_once_in_the_order_given_with_names_that_differ(tmp_path):
     assert [run.anchor for run in found] == ["run-1", "run-2", "run-3"]
 
 
-def test_a_wrong_path_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["nowhere", "x" * 300])
+def test_a_wrong_path_is_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="is not a folder"):
-        read.find([tmp_path / "nowhere"])
+        read.find([tmp_path / name])
+
+
+def test_a_folder_that_may_not_be_entered_is_broken(tmp_path, monkeypatch):
+    make(tmp_path / "good", accuracies={0: 0.5})
+    make(tmp_path / "shut", accuracies={0: 0.5})
+    stat, opened = os.stat, io.open
+
+    def refuse(path) -> None:
+        if "shut/" in str(path):
+            raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "stat", lambda path, **how: refuse(path) or stat(path, **how))
+    monkeypatch.setattr(io, "open", lambda path, *how, **more: refuse(path) or opened(path, *how, **more))
+    good, shut = read.find([tmp_path])
+    assert good.finished
+    assert shut.run.state == "broken"
+    assert "Permission denied" in shut.run.note
 
 
 def test_guards_are_heard(tmp_path):

@@ -116,6 +116,7 @@ def test_with_wait_a_run_may_come_later(tmp_path, visit, monkeypatch, capsys):
         ([], "watch needs a run"),
         (["nowhere"], "there is no run in nowhere; with --wait"),
         (["."], "there is no run in ."),
+        (["x" * 300], "there is no run in xxx"),
         (["file", "--wait"], "file is not a folder"),
         ([".", "--wait", "--port", "70000"], "port takes"),
     ],

@@ -39,7 +39,8 @@ def check_manifest(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     if old.get("class_names") != new["class_names"]:
         changes.append("the classes changed")
     for role in ROLES:
-        changes += _changes(role, old.get(role, {}), new[role])
+        stored = old.get(role)
+        changes += _changes(role, stored if isinstance(stored, Mapping) else {}, new[role])
     told = "; ".join(changes) or "the stored manifest itself was edited"
     raise DataError(f"the data are not those that the run began with: {told}")
 

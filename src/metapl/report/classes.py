@@ -28,6 +28,9 @@ def classes(loaded: Loaded) -> list[Plain]:
     if len(names) <= MOST_IN_MAP:
         said = f"{over} {_worst(counts, names)}"
         blocks.append(heat_map("Confusion matrix of the test part", said, counts, names))
+    else:
+        told = f"{len(names)} classes are too many for a drawing of the confusion matrix: confusion.npz has it."
+        blocks.append(Text(f"{told} {_worst(counts, names)}", "note"))
     if len(names) > 2:
         blocks.append(_mistakes(counts, names))
     return blocks

@@ -6,8 +6,8 @@ import re
 # What no page and no terminal should be given: control characters, halves of characters, and marks that turn the
 # direction of all text after them.
 _UNFIT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069\ufffe\uffff]")
-_MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&$]|^[#+=-])")
-_NUMBERED = re.compile(r"^(\d+)([.)])")
+_MARKDOWN = re.compile(r"([\\`*_\[\]<>|~&$]|^[#+=-](?!\d))")
+_NUMBERED = re.compile(r"^(\d+)([.)])(?!\d)")
 
 
 def clean(text: str) -> str:

@@ -17,6 +17,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl.report.read import is_count, is_number
+
 WHOLE_BYTES = 4 << 20  # files up to this long are read as a whole
 PICKED = 1000  # lines of a longer one
 FEWEST = 200  # however long its lines are
@@ -147,10 +149,13 @@ def _picked(path: Path, size: int) -> Iterator[bytes]:
         count = int(min(PICKED, max(FEWEST, 4 * WHOLE_BYTES // (first[1] + 1))))
         seen = -1
         for place in np.linspace(0, size, count, endpoint=False).astype(int).tolist():
+            if place <= seen:  # inside a long line, after which it goes on with the one that is there already
+                continue
             found = _line_after(number, place, size)
-            if found is not None and found[0] > seen:
-                seen = found[0]
-                yield os.pread(number, found[1], seen)
+            if found is None:
+                return
+            seen = found[0]
+            yield os.pread(number, found[1], seen)
 
 
 def _line_after(file: int, place: int, size: int) -> tuple[int, int] | None:
@@ -192,7 +197,7 @@ def _add(curves: Curves, line: bytes, starts: Sequence[int], names: Iterable[str
         found = json.loads(line)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict) or not _is_count(found.get("step")) or not _is_count(found.get("stage")):
+    if not isinstance(found, dict) or not is_count(found.get("step")) or not is_count(found.get("stage")):
         curves.damaged += 1
         return
     seeds = found.get("seeds")
@@ -232,7 +237,7 @@ def _from_table(curves: Curves, path: Path, starts: Sequence[int]) -> None:
             try:
                 value = float(row.get(name) or "")
                 step = _over_stages(int(row["stage"]), int(row["step"]), starts)
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 continue
             points.steps.append(step)
             points.values.append(value)
@@ -255,10 +260,6 @@ def _thinned(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def _number(value: Any) -> float:
     """Not a number where there is none: null stands for what was not finite."""
-    return float(value) if type(value) in (int, float) else math.nan
+    return float(value) if is_number(value) else math.nan

@@ -136,7 +136,7 @@ def _bar(name: str, mean: float, std: float, seeds: int, gain: str = "") -> Bar:
 def ladders(rows: Sequence[Row]) -> list[Figure]:
     """What each part of the method adds, as in the paper's Figure 3, where three parts or more were run alike."""
     groups: dict[tuple[str, str], dict[str, tuple[float, float, int]]] = {}
-    for row in sorted(rows, key=lambda row: not row.origin.preset or bool(row.origin.changes)):
+    for row in sorted(rows, key=_is_own):
         rungs = groups.setdefault((row.data_key, row.network), {})
         if (spread := row.spread()) is not None:
             rungs.setdefault(row.title, spread)
@@ -151,6 +151,11 @@ def ladders(rows: Sequence[Row]) -> list[Figure]:
         for (key, _), rungs in groups.items()
         if sum(name in rungs for name in RUNGS) >= 3
     ]
+
+
+def _is_own(row: Row) -> bool:
+    """Has it settings that are no preset's?"""
+    return not row.origin.preset or bool(row.origin.changes)
 
 
 def _ladder(data: str, rungs: Mapping[str, tuple[float, float, int]]) -> Figure:
@@ -185,8 +190,11 @@ def _before_last_stage(row: Row) -> list[float]:
 def against_labels(rows: Sequence[Row]) -> list[Figure]:
     """Accuracy over the number of labels, as in the paper's Figure 5, of methods that have several of them."""
     sources: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = {}
-    for row in rows:
-        if row.labels:
+    there: set[tuple[str, str, str]] = set()
+    for row in sorted(rows, key=_is_own):
+        place = row.data_key, row.network, row.title
+        if row.labels and place not in there:
+            there.add(place)
             methods = sources.setdefault((row.source, row.network), {})
             methods.setdefault(row.title, {}).setdefault(row.labels, []).extend(row.scores("accuracy").values())
     figures = []
@@ -194,7 +202,10 @@ def against_labels(rows: Sequence[Row]) -> list[Figure]:
         lines = [_over_labels(name, found) for name, found in methods.items() if len(found) > 1]
         if lines:
             told = " ".join(f"{line.name}: from {line.middle[0]:.2f} to {line.middle[-1]:.2f} %." for line in lines)
-            said = f"{told} Uprights: ± one standard deviation over seeds and splits."
+            said = (
+                f"{told} Uprights: ± one standard deviation over seeds and splits. Of what was run with several "
+                "settings on the same data, those of a preset count, or else the first."
+            )
             labels = ("labels", "test accuracy (%)")
             figures.append(line_chart(f"Accuracy against labels on {source}", said, lines, labels, log_x=True))
     return figures

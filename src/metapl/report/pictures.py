@@ -67,6 +67,8 @@ def pictures(loaded: Loaded, folders: Folders, each: int) -> list[Plain]:
                 ]
             network = predictor.load(path)
             dataset = _dataset(loaded, network.config, network.seed, places)
+            if tuple(network.class_names) != tuple(dataset.class_names):
+                raise ConfigError("the weights are of other classes than the data")
             return [*_of_test(network, dataset, noted, each), *labels.paths(noted, dataset, loaded.stage_steps, each)]
     except (ConfigError, OSError, ValueError) as error:
         return [Text(f"No pictures and no calibration plot: {error}", "warning")]
@@ -76,6 +78,8 @@ def _dataset(loaded: Loaded, config: Config, seed: int, places: Folders) -> Data
     """The run's own, or nobody's."""
     dataset = data.load(config.data, [seed], places)[0]
     if dataset.manifest is not None:
+        if not loaded.split:
+            raise ConfigError("split.json is missing or damaged: whether these are the run's data is not known")
         check_manifest(loaded.split, dataset.manifest)
     return dataset
 
@@ -84,6 +88,8 @@ def _of_test(network: Predictor, dataset: Dataset, noted: labels.Noted, each: in
     asked = _ask(network, dataset.test, dataset.test_labels)
     if not len(asked.rows):
         return [Text("No test pictures and no calibration plot: there are no test examples to ask about.", "note")]
+    if not np.isfinite(asked.probabilities).all():
+        return [Text("No test pictures and no calibration plot: the network's answers are not finite.", "warning")]
     if not network.takes_pictures:
         return [calibration(asked)]
     found = [calibration(asked), *_galleries(asked, dataset.test, network.class_names, each)]

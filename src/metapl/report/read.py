@@ -1,22 +1,29 @@
 """All that a report tells of one run, from its files; what is missing or damaged is named, and the rest is shown."""
 
 import json
-import math
+import os
+import sys
 import tomllib
-import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metapl import runs
+from metapl.report.escape import shortened
 from metapl.runs import Run
 from metapl.schema import ConfigError
 
 MOST_WARNINGS = 20
+LONGEST_NAME = 80  # letters of a class, whose name stands in hundreds of places
+MOST = 1 << 53  # numbers from here on are no counts, and floats do not tell them apart
+# What NumPy lets through of a damaged archive.
+_DAMAGE = (OSError, ValueError, LookupError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 _ALWAYS = ("environment.json", "metrics.jsonl")
 _AT_THE_END = ("evaluations.csv", "confusion.npz")
 
@@ -47,7 +54,7 @@ class Loaded:
     def scores(self, name: str, rule: str = "final") -> dict[int, float]:
         """One score of each seed; {} where the result does not have it."""
         seeds = table(table(table(self.result.get(rule)).get(name)).get("seeds"))
-        return {int(seed): float(value) for seed, value in seeds.items() if seed.isdecimal() and is_number(value)}
+        return {int(seed): float(value) for seed, value in seeds.items() if _is_seed(seed) and is_number(value)}
 
     @property
     def stages(self) -> list[Table]:
@@ -58,16 +65,16 @@ class Loaded:
     @property
     def stage_steps(self) -> list[int]:
         """How long each stage is."""
-        return [steps if isinstance(steps := stage.get("steps"), int) else 0 for stage in self.stages]
+        return [steps if is_count(steps := stage.get("steps")) else 0 for stage in self.stages]
 
     @property
     def labels(self) -> int | None:
         """How many examples carry a label."""
         count = table(self.split.get("labeled")).get("count")
-        if isinstance(count, int):
+        if is_count(count):
             return count
         each = table(self.settings.get("data")).get("labels_per_class")
-        return 2 * each if isinstance(each, int) else None
+        return 2 * each if is_count(each) else None
 
     @property
     def data_key(self) -> str:
@@ -84,7 +91,7 @@ def find(places: Sequence[Path]) -> list[Loaded]:
     """Every run in these folders or below them, in the order given; a folder without any is shown as what it is."""
     found: dict[Path, Run] = {}
     for place in places:
-        if not place.is_dir():
+        if not os.path.isdir(place):
             raise ConfigError(f"{place} is not a folder; give the folders of runs, or a folder with runs below it")
         for run in runs.find([place], "name") or [runs.look(place)]:
             found.setdefault(run.path.resolve(), run)
@@ -106,10 +113,10 @@ def _load(run: Run, name: str, anchor: str) -> Loaded:
     path = run.path
     missing: list[str] = []
     settings = _read(path / "config.toml", missing, tomllib.loads)
-    result = _read(path / "result.json", missing) if (path / "result.json").exists() else {}
+    result = _read(path / "result.json", missing) if os.path.exists(path / "result.json") else {}
     split = _read(path / "split.json", missing) if "split" in table(settings.get("data")) else {}
     expected = _ALWAYS + (_AT_THE_END if result else ())
-    missing += [file for file in expected if not (path / file).is_file()]
+    missing += [file for file in expected if not os.path.isfile(path / file)]
     environment = _read(path / "environment.json", []) if "environment.json" not in missing else {}
     confusion, class_names = _confusion(path / "confusion.npz", missing)
     return Loaded(
@@ -121,7 +128,7 @@ def _load(run: Run, name: str, anchor: str) -> Loaded:
         environment=environment,
         split=split,
         confusion=confusion,
-        class_names=class_names or [str(one) for one in _list(split.get("class_names"))],
+        class_names=[shortened(name, LONGEST_NAME) for name in class_names],
         warnings=_warnings(path / "warnings.jsonl"),
         missing=missing,
     )
@@ -139,14 +146,15 @@ def _read(path: Path, missing: list[str], parse: Any = json.loads) -> Table:
 
 
 def _confusion(path: Path, missing: list[str]) -> tuple[NDArray[np.int64] | None, list[str]]:
-    if not path.is_file():
+    if not os.path.isfile(path):
         return None, []
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             counts, names = np.asarray(file["counts"]), [str(name) for name in file["class_names"]]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except _DAMAGE:
         counts, names = np.zeros(0), []
-    if counts.ndim != 3 or counts.dtype.kind not in "iu" or counts.shape[1:] != (len(names), len(names)):
+    shaped = counts.ndim == 3 and counts.dtype.kind in "iu" and counts.shape[1:] == (len(names), len(names))
+    if not shaped or (counts < 0).any():
         missing.append(path.name)
         return None, []
     return counts.sum(0, dtype=np.int64), names
@@ -175,8 +183,13 @@ def table(value: Any) -> Table:
 
 def is_number(value: Any) -> bool:
     """A finite number, and not a truth."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def is_count(value: Any) -> TypeGuard[int]:
+    """A whole number that a float can hold, as steps are drawn with."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
+
+
+def _is_seed(name: str) -> bool:
+    return name.isdecimal() and len(name) < 20

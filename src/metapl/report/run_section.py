@@ -8,7 +8,7 @@ import numpy as np
 from metapl.report import classes, curves, metrics
 from metapl.report.blocks import Cell, Plain, Section, Table, Text
 from metapl.report.method import Origin, title
-from metapl.report.read import Loaded, table
+from metapl.report.read import Loaded, is_number, table
 from metapl.statistics import mean_and_std
 
 RULES = {
@@ -62,7 +62,7 @@ def _what(loaded: Loaded, origin: Origin) -> str:
     if device := environment.get("device_kind"):
         words.append(f"{environment.get('devices', '?')} × {device}")
     seconds = loaded.result.get("seconds")
-    if isinstance(seconds, int | float):
+    if is_number(seconds):
         words.append(f"{seconds:,.0f} s")
     words.append(f"last written {datetime.fromtimestamp(run.changed, UTC):%Y-%m-%d %H:%M} UTC")
     return f"{'; '.join(words)}. Folder: {run.path}"

@@ -5,6 +5,7 @@ A new version comes two seconds after the one before at the earliest, and later 
 watching leaves the machine to the run.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -128,7 +129,7 @@ class Following:
 
     def _load(self) -> list[Loaded]:
         try:
-            return find([place for place in self._places if place.is_dir()])
+            return find([place for place in self._places if os.path.isdir(place)])
         except (ConfigError, OSError):  # gone between two lines
             return []
 
@@ -159,7 +160,7 @@ class Following:
     def _endings(self, loaded: Sequence[Loaded]) -> list[Text]:
         """Of those that were at work, or of all where nobody was."""
         names = {one.run.path: one.name for one in loaded}
-        gone = [path for path in [*self._worked, *self._look.gone] if not path.is_dir()]
+        gone = [path for path in [*self._worked, *self._look.gone] if not os.path.isdir(path)]
         shown = [path for path in names if path in self._worked] or list(names)
         found = [told.ending(names[path], look(path)) for path in shown[:MOST_TOLD]]
         found += [Text(f"The folder {path} is gone.", "warning") for path in dict.fromkeys(gone)]

@@ -1,5 +1,6 @@
 """Has anything changed in the folders that are watched? Told from names, sizes and times: nothing is read."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -32,7 +33,7 @@ def look(places: Sequence[Path]) -> Look:
     found = runs.below(places)
     held = frozenset(path for path in {*found, *places} if runs.holder(path / lock.FILE) is not None)
     files = {path: tuple(_trace(path / name) for name in FILES) for path in found}
-    return Look(files, held, frozenset(place for place in places if not place.is_dir()))
+    return Look(files, held, frozenset(place for place in places if not os.path.isdir(place)))
 
 
 def _trace(path: Path) -> tuple[int, int]:

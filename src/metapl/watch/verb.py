@@ -1,5 +1,6 @@
 """The command line's side: from folders of runs to an address, until the runs have ended."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,8 +80,8 @@ def watch(args: Sequence[str], documented: Callable[..., None]) -> None:
 
 def _check_begun(flags: Flags, begun: bool) -> None:
     """Without --wait there must be something to see."""
-    missing = [place for place in flags.runs if not place.is_dir()]
-    if wrong := [place for place in missing if place.exists()]:
+    missing = [place for place in flags.runs if not os.path.isdir(place)]
+    if wrong := [place for place in missing if os.path.exists(place)]:
         raise ConfigError(f"{wrong[0]} is not a folder; give the folder of a run, or one with runs below it")
     if not flags.wait and (missing or not begun):
         places = " or ".join(map(str, missing or flags.runs))

@@ -4,11 +4,12 @@
     const cell = row.cells[column];
     return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
   };
-  const compare = (a, b) => {
+  // What has no number comes last, up or down.
+  const compare = (a, b, sign) => {
     if (typeof a === "number" && typeof b === "number") {
-      return Number.isNaN(a) - Number.isNaN(b) || a - b;
+      return Number.isNaN(a) - Number.isNaN(b) || sign * (a - b);
     }
-    return (typeof a === "string") - (typeof b === "string") || a.localeCompare(b, "en", { numeric: true });
+    return (typeof a === "string") - (typeof b === "string") || sign * a.localeCompare(b, "en", { numeric: true });
   };
   const sort = (table, column) => {
     const heads = [...table.tHead.rows[0].cells];
@@ -16,7 +17,7 @@
     heads.forEach((head) => head.removeAttribute("aria-sort"));
     heads[column].setAttribute("aria-sort", down ? "descending" : "ascending");
     const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => (down ? -1 : 1) * compare(value(a, column), value(b, column)));
+    rows.sort((a, b) => compare(value(a, column), value(b, column), down ? -1 : 1));
     table.tBodies[0].append(...rows);
   };
   const dress = (table) => [...table.tHead.rows[0].cells].forEach((head, column) => {
