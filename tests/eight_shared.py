@@ -26,7 +26,6 @@ from metapl.augment import randaugment
 from metapl.augment.randaugment import RandAugment
 from metapl.models import efficientnet
 from metapl.models.efficientnet import STAGES, EfficientNet
-from metapl.models.microbatches import in_parts
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.plan import hlo
@@ -48,9 +47,7 @@ efficientnet.STAGES = tuple(stage._replace(blocks=1) for stage in STAGES[:3])
 NETWORKS = {
     "wide_resnet": WideResNet(depth=10, width=1, dropout=0.3),
     "efficientnet": EfficientNet(width=0.25, dropout=0.3),
-    "loops": WideResNet(depth=22, width=1, dropout=0.3, scan=True, remat=True),
 }
-PARTS = {"loops": 2}  # of each batch, one after another: as the largest networks are trained
 
 
 def pictures(key: int, number: int, size: int):
@@ -87,10 +84,9 @@ def three_steps(algorithm, layout: Layout, state, seen: Views):
 def of_networks() -> dict:
     told = {}
     for name, model in NETWORKS.items():
-        network = in_parts(models.build(model, 4), PARTS.get(name, 1))
-        algorithm, seen, one = algorithms.build(METHOD, network, 10), views(16), None
+        algorithm, seen, one = algorithms.build(METHOD, models.build(model, 4), 10), views(16), None
         start = jax.device_get(jax.jit(lambda seen, it=algorithm: it.init(jax.random.key(9), seen, None))(seen))
-        for mode in ("single", "hybrid") if name in PARTS else ("single", "data", "hybrid"):
+        for mode in ("single", "data", "hybrid"):
             begin = time.monotonic()
             state, step = three_steps(algorithm, sharding.layout(MODES[mode], BATCHES), start, seen)
             one, memory, places = one or state, step.memory_analysis(), jax.tree.leaves(step.output_shardings)

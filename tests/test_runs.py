@@ -219,11 +219,11 @@ def test_the_orders(tmp_path):
 def test_hundreds_of_runs_take_a_moment(tmp_path):
     for index in range(300):
         make(tmp_path / f"run-{index}", metrics__jsonl=line(0, 1) * 200)
-    start = time.monotonic()
+    start = time.process_time()  # of this process alone, however busy the machine is
     found = runs.find([tmp_path])
     shown(found)
     assert len(found) == 300
-    assert time.monotonic() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_json_is_for_programs(tmp_path):
