@@ -36,6 +36,7 @@ def test_eight_devices_give_the_numbers_of_one(eight):
     The farthest are shifts before a batch norm, whose gradient is nothing but rounding: 4e-4. A wrong one is off by 1.
     """
     assert {name: eight[name]["far"] for name in eight if eight[name]["far"] > 1e-3} == {}
+    assert eight["stacked, hybrid"]["far"] < 1e-5, "in doubles"
     assert all(told["moved"] > 0.1 for name, told in eight.items() if "loop" not in name)
 
 
