@@ -107,7 +107,7 @@ def _collectives(
         operands = sum(size(types.get(operand, "")) for operand in instruction.operands)
         yield kind, operands, group(instruction.rest, devices)
     elif kind == "fusion":
-        inside = computations.get(next((name for _, name in _CALLED.findall(instruction.rest)), ""), [])
+        inside = _inside(instruction, computations)
         inner = {one.name: one.type for one in inside}
         for one in inside:
             for found, operands, taking_part in _collectives(one, inner, computations, devices):
@@ -173,6 +173,11 @@ def _called(instruction: Instruction) -> Iterator[str]:
         yield from _OPERAND.findall(branches[1]) or branches[1].replace(" ", "").split(",")
 
 
+def _inside(fusion: Instruction, computations: Mapping[str, list[Instruction]]) -> list[Instruction]:
+    """What was fused into an instruction."""
+    return computations.get(next((name for _, name in _CALLED.findall(fusion.rest)), ""), [])
+
+
 def size(kind: str) -> int:
     """Bytes of a type, which may be a tuple: f32[8,128]{1,0}."""
     return sum(int(_bytes(name) * math.prod(map(int, dims.split(",") if dims else ()))) for name, dims in _shapes(kind))
@@ -227,7 +232,7 @@ def _fusion(
     instruction: Instruction, operands: list[int], result: int, computations: Mapping[str, list[Instruction]]
 ) -> float:
     """Operands of which only slices are taken count as the slices; a result that is updated in place as the update."""
-    inside = computations.get(next((name for _, name in _CALLED.findall(instruction.rest)), ""), [])
+    inside = _inside(instruction, computations)
     types = {one.name: one.type for one in inside}
     read = list(map(float, operands))
     for parameter in inside:
