@@ -23,7 +23,8 @@ from metapl import data, runtime
 from metapl.config import Config
 from metapl.data.folder import Folder
 from metapl.data.source import Images, PictureConfig
-from metapl.train import feeding, prepare, to_device
+from metapl.feeding import feeding, to_device
+from metapl.program import prepare
 
 FIRST_STAGE, WARM_UP_STEPS = 0, 3
 

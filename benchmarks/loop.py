@@ -28,11 +28,13 @@ from metapl import config as configs
 from metapl import data, journal, runlog, runtime
 from metapl.config import Config
 from metapl.data.dataset import Dataset
+from metapl.feeding import to_device
 from metapl.guards.say import guarding
+from metapl.program import Program, prepare
 from metapl.run import noting
 from metapl.saver import Found, Saver
 from metapl.signals import Stop
-from metapl.train import Program, Snapshot, prepare, to_device, train
+from metapl.train import Snapshot, train
 
 WRN = """
 [model]

@@ -22,6 +22,7 @@ from metapl import runtime, train
 from metapl.config import Config
 from metapl.data import loader
 from metapl.data.dataset import Dataset
+from metapl.program import prepare
 from metapl.types import DistributionsConfig
 
 METHODS = ("mpl", "reduced_mpl")
@@ -72,7 +73,7 @@ def held(config: Config) -> dict[str, int]:
 def planned(config: Config) -> dict[str, int]:
     """Compile the second stage's step from shapes alone."""
     dataset = noise()
-    program = train.prepare(config, [dataset])
+    program = prepare(config, [dataset])
     data = jax.eval_shape(lambda: loader.resident(dataset))
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
     before, stage = program.stages

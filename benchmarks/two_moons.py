@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from metapl import config as configs
-from metapl import data, models, train
+from metapl import data, feeding, models, program
 
 torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 if torch:
@@ -36,11 +36,11 @@ def ours(method: str, datasets: int, steps: int) -> Callable[[], float]:
     text = f'[[stages]]\n[[stages]]\nunlabeled_batch = {BATCH}\nmethod.name = "{method}"'
     config = configs.parse(text, "benchmark")
     stage = dataclasses.replace(config.stages[-1], steps=10**6)
-    resident = train.to_device(data.load(config.data, list(range(datasets)), ()), own_data=datasets > 1)
+    resident = feeding.to_device(data.load(config.data, list(range(datasets)), ()), own_data=datasets > 1)
     network = models.build(config.model, classes=2)
     keys = jnp.stack([jax.random.key(seed) for seed in range(datasets)])
     start = jax.vmap(network.init)(keys, resident.labeled)
-    init, zeros, advance, *_ = train.stage_functions(config, stage, network, own_data=datasets > 1)
+    init, zeros, advance, *_ = program.stage_functions(config, stage, network, own_data=datasets > 1)
     state = init(keys, start, None, resident, None)
     totals = zeros(state, keys, None, resident)
     state = jax.block_until_ready(advance(state, totals, keys, None, resident, 0, 1)[0])

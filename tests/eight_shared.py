@@ -31,8 +31,9 @@ from metapl.models.microbatches import in_parts
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.plan import hlo
+from metapl.program import prepare
 from metapl.sharding import Layout, Parallel
-from metapl.train import prepare, train
+from metapl.train import train
 from metapl.types import Network, Views
 
 OPTIMIZER = Optimizer(0.05, momentum=0.9, average_decay=0.9)

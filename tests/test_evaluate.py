@@ -11,7 +11,8 @@ from metapl import config as configs
 from metapl import data, evaluate
 from metapl.augment.views import Augmentation
 from metapl.data.dataset import Dataset
-from metapl.train import Trained, prepare, train
+from metapl.program import prepare
+from metapl.train import Trained, train
 from metapl.types import Metrics, Network, Weights
 
 DIGITS = """

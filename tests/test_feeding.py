@@ -14,8 +14,9 @@ from metapl.config import Config
 from metapl.data import assemble
 from metapl.data.folder import Folder
 from metapl.groups import seeds_together
+from metapl.program import prepare
 from metapl.schema import ConfigError
-from metapl.train import prepare, train
+from metapl.train import train
 
 SETTINGS = """
 log_every_steps = 3

@@ -5,7 +5,7 @@ import pytest
 
 from metapl import config as configs
 from metapl import data, groups
-from metapl.train import prepare
+from metapl.program import prepare
 from metapl.types import Weights
 
 

@@ -20,7 +20,9 @@ FLOORS = [
     {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status", "temperature"},
     {"data", "algorithms", "weights", "guards", "screen"},
     {"config", "distributions"},
-    {"train", "recipe"},
+    {"program", "recipe"},
+    {"feeding"},
+    {"train"},
     {"evaluate", "groups", "rundir", "runlog", "saver"},
     {"label_paths"},
     {"run", "bench", "evaluate_run", "smoke", "doctor"},
@@ -74,7 +76,18 @@ def test_no_method_is_named_outside_its_room():
     from metapl.algorithms import METHODS
 
     names = {kind.name for kind in METHODS} | {kind.__name__ for kind in METHODS}
-    for file in ("train.py", "evaluate.py", "groups.py", "results.py", "runlog.py", "run.py", "optim.py", *GUARDS):
+    for file in (
+        "train.py",
+        "program.py",
+        "feeding.py",
+        "evaluate.py",
+        "groups.py",
+        "results.py",
+        "runlog.py",
+        "run.py",
+        "optim.py",
+        *GUARDS,
+    ):
         words = {
             node.value
             for node in ast.walk(ast.parse((ROOT / file).read_text("utf-8")))

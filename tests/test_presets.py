@@ -16,8 +16,8 @@ from metapl.data import loader
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.resnet import ResNet
 from metapl.models.wide_resnet import WideResNet
+from metapl.program import stage_functions
 from metapl.schema import validate
-from metapl.train import stage_functions
 from metapl.types import DistributionsConfig
 
 NAMES = list(configs.presets())

@@ -19,11 +19,11 @@ from sklearn.datasets import load_digits
 from metapl import config as configs
 from metapl import data, run
 from metapl.lock import locked
+from metapl.program import prepare
 from metapl.rundir import claim
 from metapl.saver import Saver
 from metapl.schema import ConfigError
 from metapl.signals import Stopped
-from metapl.train import prepare
 
 SETTINGS = """
 log_every_steps = 10

@@ -12,7 +12,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from metapl import config as configs
-from metapl import data, run, train
+from metapl import data, program, run
 from metapl.guards.keeper import StoppedError
 
 SETTINGS = """
@@ -46,7 +46,7 @@ def finished(tmp_path_factory) -> dict[int, tuple[Path, str, int]]:
     runs = {}
     for at_once in (1, 2):
         out, said = tmp_path_factory.mktemp("run"), io.StringIO()
-        with mock.patch("metapl.train.stage_functions", wraps=train.stage_functions) as made:
+        with mock.patch("metapl.program.stage_functions", wraps=program.stage_functions) as made:
             run.run(configs.parse(SETTINGS, "test"), 2, at_once, [place], out, Console(file=said, width=140))
         runs[at_once] = out, said.getvalue(), made.call_count
     return runs

@@ -14,7 +14,8 @@ from metapl.algorithms.supervised import Supervised
 from metapl.config import Config
 from metapl.data import loader
 from metapl.optim import Optimizer
-from metapl.train import Trained, prepare, stage_functions
+from metapl.program import prepare, stage_functions
+from metapl.train import Trained
 from metapl.train import train as train_on
 
 

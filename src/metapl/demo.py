@@ -21,8 +21,9 @@ from metapl import data, evaluate, runlog, runtime, statistics
 from metapl.config import Config, load
 from metapl.data.dataset import Dataset
 from metapl.guards.say import guarding
+from metapl.program import prepare
 from metapl.report import moons_film, moons_page, moons_panels, two_moons
-from metapl.train import Trained, prepare, train
+from metapl.train import Trained, train
 from metapl.types import Metrics
 
 SUCCESS = 0.99  # share of the 2,000 points that a run must get right to count as a success

@@ -35,9 +35,10 @@ from metapl.data.npz import Npz
 from metapl.data.two_moons import TwoMoons
 from metapl.evaluate_run import own_weights
 from metapl.folders import claim
+from metapl.program import Program, prepare
 from metapl.recipe import Choice
 from metapl.schema import ConfigError, to_dict, validate
-from metapl.train import Program, prepare, shapes, train
+from metapl.train import shapes, train
 from metapl.types import Array, ModelConfig, Weights
 from metapl.weights import Example
 from metapl.weights import save as save_weights

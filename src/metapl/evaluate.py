@@ -14,8 +14,9 @@ from metapl.data.dataset import Dataset
 from metapl.data.files_loader import in_turn
 from metapl.data.on_disk import Examples
 from metapl.measures import Scores, confusion, score
+from metapl.program import over_seeds
 from metapl.sharding import Layout, as_networks_see, by_examples
-from metapl.train import Trained, over_seeds
+from metapl.train import Trained
 from metapl.types import Array, Network, Weights
 
 # What is answered at a time bounds the memory that activations take: 2,048 pictures of 32², 41 of 224², 8 of 512².

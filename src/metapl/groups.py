@@ -7,8 +7,9 @@ import jax
 
 from metapl.config import Config
 from metapl.data.dataset import Dataset
+from metapl.program import Program
 from metapl.schema import ConfigError
-from metapl.train import Program, shapes
+from metapl.train import shapes
 from metapl.types import Weights
 
 AtOnce = int | Literal["auto"]

@@ -19,8 +19,9 @@ from metapl.config import Config, Stage
 from metapl.data.dataset import Dataset
 from metapl.data.on_disk import Examples
 from metapl.journal import Journal, Mark, Unwritten
+from metapl.program import Program
 from metapl.schema import ConfigError
-from metapl.train import Labeling, Program, Record
+from metapl.train import Labeling, Record
 
 FILE = "pseudo_labels.jsonl"
 FEWEST_MOMENTS, MOST_MOMENTS = 2, 40  # of a stage

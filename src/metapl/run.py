@@ -44,13 +44,14 @@ from metapl.guards.keeper import replay
 from metapl.guards.say import guarding, note
 from metapl.lock import locked
 from metapl.measures import per_class_accuracy
+from metapl.program import Program, prepare
 from metapl.results import Evaluation
 from metapl.rundir import Begun
 from metapl.saver import Found, Saver, found_in, log, newest_good, steps_done
 from metapl.schema import ConfigError, to_dict
 from metapl.sharding import Parallel, to_host
 from metapl.sinks.series import Session
-from metapl.train import Examine, Program, Resumed, Trained, answers_stem, prepare, train
+from metapl.train import Examine, Resumed, Trained, answers_stem, train
 from metapl.types import DistributionsConfig, Listen, Metrics, Numbers
 from metapl.weights import Example, save
 

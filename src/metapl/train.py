@@ -1,41 +1,33 @@
 """The one loop: for every stage, for every piece of its steps, `state, totals = advance(state, totals, …)`.
 
-Randomness is a function of (seed, stage, step), and sums of metrics go on from piece to piece, so no number depends on
-how the loop is cut. Several seeds train at once: the same steps under `vmap`, with a data set and a state for each seed
-along the leading axis. Seeds that train one after another share a `Program`, so that they compile once.
+What `advance` does is compiled (`program.py`); no number depends on how the loop is cut.
 """
 
 import bisect
-import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from metapl import algorithms, distributions, models, processes, sharding
+from metapl import distributions, processes
 from metapl.augment import views
-from metapl.config import Config, Stage
-from metapl.data import feed as feeds
+from metapl.config import Config
 from metapl.data import loader
 from metapl.data.dataset import Dataset
 from metapl.data.feed import Feed, StoredAnswers
 from metapl.distributions import Counting, Teacher
-from metapl.models.microbatches import in_parts
+from metapl.feeding import feeding, on_device
 from metapl.pace import Pace
-from metapl.schema import ConfigError
-from metapl.scores import score
+from metapl.program import Answers, Data, Program, StageProgram, prepare
 from metapl.sharding import SINGLE, Layout
-from metapl.types import Array, Batch, DistributionsConfig, Keep, Labeler, Metrics, Network, PyTree, Views, Weights
-from metapl.weights import load, starting_from
+from metapl.types import Array, DistributionsConfig, Keep, Labeler, Metrics, Network, PyTree, Weights
+from metapl.weights import load
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
 Tell = Callable[[str], None]  # a sentence for the user
-Answers = loader.Answers | None
-Data = loader.Resident | loader.Piece  # a training set on the device, or the part of it that the next steps need
 
 
 class Trained(NamedTuple):
@@ -87,59 +79,13 @@ class Resumed(NamedTuple):
 Between = Callable[[Snapshot], None]  # called between two pieces of steps: saves the run if it is time; may raise
 
 
-class StageProgram(NamedTuple):
-    """One stage's functions.
+class Listeners(NamedTuple):
+    """Who is told what on the way through a stage's steps."""
 
-    All that differs between seeds has a leading axis: states, totals, keys, a teacher's answers, and the data if each
-    seed has its own.
-    """
-
-    init: Any  # (keys, weights, answers, data, pretrained) -> state; fresh networks start from `pretrained`, if any
-    zeros: Any  # (state, keys, answers, data) -> totals of no steps
-    advance: Any  # (state, totals, keys, answers, data, first, last) -> (state, totals); the state is given away
-    predictor: Callable[[PyTree], Weights]  # which of a state's weights are evaluated and handed on
-    labeler: Labeler | None  # who gives the pseudo labels, where they change
-    longest: int  # how many steps `advance` can do at a time
-
-
-class Program(NamedTuple):
-    """What is compiled, once for all the seeds that train one after another in groups of one size."""
-
-    networks: tuple[Network, ...]  # each stage's
-    own_data: bool  # has each seed data of its own?
-    stages: tuple[StageProgram, ...]
-    layout: Layout  # who computes it
-
-
-def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
-    """Make the program for these settings and the data sets of all seeds."""
-    own_data = any(dataset is not datasets[0] for dataset in datasets)
-    networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
-    pairs = zip(config.stages, networks, strict=True)
-    layout = sharding.layout(config.parallel, batches(config), parts=parts(config))
-    stages = tuple(stage_functions(config, stage, network, own_data, layout) for stage, network in pairs)
-    return Program(networks, own_data, stages, layout)
-
-
-def batches(config: Config) -> dict[str, int]:
-    """How large the batches are that methods look at, by the names of their settings."""
-    sizes = {}
-    for index, stage in enumerate(config.stages):
-        sizes[f"stages.{index}.labeled_batch"] = stage.labeled_batch
-        if stage.method.uses_unlabeled:
-            sizes[f"stages.{index}.unlabeled_batch"] = stage.unlabeled_batch
-    return sizes
-
-
-def parts(config: Config) -> dict[str, int]:
-    """How much of the batches networks see at once, where that is less."""
-    return {
-        f"{name} / microbatches": size // stage.microbatches
-        for index, stage in enumerate(config.stages)
-        if stage.microbatches > 1
-        for name, size in batches(config).items()
-        if name.startswith(f"stages.{index}.")
-    }
+    watch: Watch
+    examine: Examine | None
+    record: Record | None
+    between: Between
 
 
 def train(
@@ -166,10 +112,11 @@ def train(
     layout, resident = program.layout, on_device(config, program, seeds, datasets)
     pretrained = layout.put(pretrained_weights(config, program.networks[0], datasets[0], tell))
     seed_keys = layout.put(jnp.stack([jax.random.key(seed) for seed in seeds]))
+    listeners = Listeners(watch, examine, record, between)
 
     weights: Weights | None = None
     for index in range(resumed.stage if resumed else 0, len(config.stages)):
-        stage, functions, network = config.stages[index], program.stages[index], program.networks[index]
+        stage, functions = config.stages[index], program.stages[index]
         answers = None
         if isinstance(stage.method, DistributionsConfig):
             answers = answers_for(config, program, index, stage.method.keep, weights, seeds, datasets, folder, counting)
@@ -178,32 +125,50 @@ def train(
         fresh = pretrained if config.stage_models[index] == config.model else None
         first = min(resumed.step if resumed else 0, stage.steps - 1)
         with feeding(stage, datasets[0], resident, answers, keys, first, layout) as feed:
-            state, totals, step = begin(functions, keys, weights, feed.answers, feed.at(first), fresh, resumed, layout)
+            begun = begin(functions, keys, weights, feed.answers, feed.at(first), fresh, resumed, layout)
             weights = resumed = None  # the state has what it needs of them
-            nothing = functions.zeros(state, keys, feed.answers, feed.at(first))
-            examined = examinations(config, index) if examine else set()
-            reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
-            noted = record.moments[index] if record and functions.labeler else ()
-            stops = sorted({*reports, *noted, *config.checkpoint.steps(stage.steps)})
-            pace, longest = Pace(), min(feed.longest, functions.longest)
-            while step < stage.steps:
-                steps = 1 if longest == 1 else processes.same(pace.steps)
-                last = min(step + steps, following(stops, step))
-                state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
-                pace.follow(last - step, totals)
-                step = last
-                if step in reports:
-                    metrics, totals = means(totals, step - before(reports, step)), nothing
-                    if examine and step in examined:
-                        metrics |= examine(index, step, Trained(network, functions.predictor(state), layout))
-                    watch(index, step, metrics)
-                if record and functions.labeler and step in noted:
-                    record.note(index, step, labeling(functions.labeler, network, state, answers, layout))
-                between(Snapshot(index, step, state, totals, answers))
+            state = steps_of(index, config, program, keys, feed, answers, begun, listeners)
         weights = functions.predictor(state)
-        del state
+        del begun, state
     assert weights is not None  # a config has at least one stage
     return Trained(program.networks[-1], weights, layout)
+
+
+def steps_of(
+    index: int,
+    config: Config,
+    program: Program,
+    keys: Array,
+    feed: Feed,
+    answers: loader.Answers | StoredAnswers | None,
+    begun: tuple[PyTree, Metrics, int],
+    listeners: Listeners,
+) -> PyTree:
+    """Do a stage's steps from where it begins, and give its last state."""
+    stage, functions, network = config.stages[index], program.stages[index], program.networks[index]
+    watch, examine, record, between = listeners
+    state, totals, step = begun
+    nothing = functions.zeros(state, keys, feed.answers, feed.at(min(step, stage.steps - 1)))
+    examined = examinations(config, index) if examine else set()
+    reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
+    noted = record.moments[index] if record and functions.labeler else ()
+    stops = sorted({*reports, *noted, *config.checkpoint.steps(stage.steps)})
+    pace, longest = Pace(), min(feed.longest, functions.longest)
+    while step < stage.steps:
+        steps = 1 if longest == 1 else processes.same(pace.steps)
+        last = min(step + steps, following(stops, step))
+        state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
+        pace.follow(last - step, totals)
+        step = last
+        if step in reports:
+            metrics, totals = means(totals, step - before(reports, step)), nothing
+            if examine and step in examined:
+                metrics |= examine(index, step, Trained(network, functions.predictor(state), program.layout))
+            watch(index, step, metrics)
+        if record and functions.labeler and step in noted:
+            record.note(index, step, labeling(functions.labeler, network, state, answers, program.layout))
+        between(Snapshot(index, step, state, totals, answers))
+    return state
 
 
 def labeling(
@@ -306,137 +271,7 @@ def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
     return jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
 
 
-@contextmanager
-def feeding(
-    stage: Stage,
-    dataset: Dataset,
-    resident: loader.Resident | None,
-    answers: loader.Answers | StoredAnswers | None,
-    keys: Array,
-    first: int,
-    layout: Layout = SINGLE,
-) -> Iterator[Feed]:
-    """Give the stage's batches from step `first` on: from what is on the device, or else from files."""
-    if resident is not None:
-        assert not isinstance(answers, StoredAnswers)
-        yield feeds.resident(resident, layout.put(answers))
-        return
-    assert not isinstance(answers, loader.Answers)
-    dataset = feeds.labeled_only(dataset) if stage.unlabeled == "labeled" else dataset
-    _, order_key, _ = jax.random.split(keys[0], 3)
-    sizes = stage.labeled_batch, stage.unlabeled_batch
-    alone, balanced = not stage.method.uses_unlabeled, stage.labeled_sampling == "balanced"
-    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, alone, balanced, layout) as feed:
-        yield feed
-
-
-def on_device(
-    config: Config, program: Program, seeds: Sequence[int], datasets: Sequence[Dataset]
-) -> loader.Resident | None:
-    """Put the training data where the steps run, unless they are fed from files."""
-    if datasets[0].from_files:
-        if len(seeds) > 1:
-            raise ConfigError("seeds whose pictures are fed from files train one after another, not at once")
-        return None
-    balanced = any(stage.labeled_sampling == "balanced" for stage in config.stages)
-    return program.layout.put(to_device(datasets, program.own_data, balanced))
-
-
-def to_device(datasets: Sequence[Dataset], own_data: bool, balanced: bool = False) -> loader.Resident:
-    """Put the training data on the device: once if all seeds share it, else stacked."""
-    if not own_data:
-        return loader.resident(datasets[0], balanced)
-    return jax.tree.map(lambda *parts: jnp.stack(parts), *(loader.resident(dataset, balanced) for dataset in datasets))
-
-
-def stage_functions(
-    config: Config, stage: Stage, network: Network, own_data: bool, layout: Layout = SINGLE
-) -> StageProgram:
-    """Make a stage's functions; nothing is compiled yet."""
-    network = in_parts(network, stage.microbatches)
-    algorithm = algorithms.build(stage.method, network, stage.steps)
-    to_views = views.build(config.augmentation, stage.microbatches, layout.devices)
-
-    def augment(batch: Batch, key: Array) -> Views:
-        return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
-
-    def batch_at(data: Data, answers: Answers, order_key: Array, step: Array) -> Batch:
-        if isinstance(data, loader.Piece):
-            return loader.batch_of(data, step)
-        data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
-        sizes = stage.labeled_batch, stage.unlabeled_batch
-        return loader.batch(data, order_key, step, *sizes, answers, stage.labeled_sampling == "balanced")
-
-    def init(key: Array, start: Weights | None, answers: Answers, data: Data, pretrained: Weights | None) -> PyTree:
-        # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
-        algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
-        init_key, order_key, view_key = jax.random.split(key, 3)
-        first = augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key)
-        return layout.keep(algorithm.init(init_key, first, start))
-
-    def one_step(state: PyTree, key: Array, answers: Answers, data: Data, step: Array) -> tuple[PyTree, Metrics]:
-        _, order_key, step_key = jax.random.split(key, 3)
-        view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
-        batch = batch_at(data, answers, order_key, step)
-        state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
-        return state, score(metrics, batch.truth)
-
-    def zeros(state: PyTree, key: Array, answers: Answers, data: Data) -> Metrics:
-        _, metrics = jax.eval_shape(one_step, state, key, answers, data, jnp.uint32(0))
-        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
-
-    def advance(
-        state: PyTree, totals: Metrics, key: Array, answers: Answers, data: Data, first: Array, last: Array
-    ) -> tuple[PyTree, Metrics]:
-        def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
-            state, metrics = one_step(carry[0], key, answers, data, step)
-            return layout.keep(state), layout.whole(jax.tree.map(jnp.add, carry[1], metrics))
-
-        if not network.loops:
-            return sum_up(first, (state, totals))
-        return jax.lax.fori_loop(first, last, sum_up, (state, totals))
-
-    shared = 0 if own_data else 1
-    return StageProgram(
-        jax.jit(layout(over_seeds(init, shared=shared + 1))),
-        jax.jit(layout(over_seeds(zeros, shared=shared)), out_shardings=layout.everywhere),
-        jax.jit(layout(settled(over_seeds(advance, shared=shared + 2), layout)), donate_argnums=0),
-        algorithm.predictor,
-        algorithm.labeler,
-        longest=sys.maxsize if network.loops else 1,
-    )
-
-
-def settled(steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout) -> Callable[..., tuple[PyTree, Metrics]]:
-    """Have the state that steps give be where the one was that they took: else the next ones would be compiled anew.
-
-    What comes out of a loop, the compiler places as it likes.
-    """
-
-    def advance(*args: PyTree) -> tuple[PyTree, Metrics]:
-        state, totals = steps(*args)
-        return layout.keep(state, leading=1), totals
-
-    return advance
-
-
 @jax.jit
 def means(totals: Metrics, steps: Array | int) -> Metrics:
     """What a report says: apart from the steps, so that it is the same however they were cut."""
     return jax.tree.map(lambda total: total / steps, totals)
-
-
-def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., PyTree]:
-    """Map over the leading axis of all arguments but the last `shared`.
-
-    One seed goes without `vmap`, under which convolutions become grouped ones and slow.
-    """
-
-    def mapped(*args: PyTree) -> PyTree:
-        own, common = args[: len(args) - shared], args[len(args) - shared :]
-        if len(jax.tree.leaves(own)[0]) > 1:
-            return jax.vmap(lambda *own: function(*own, *common))(*own)
-        result = function(*jax.tree.map(lambda leaf: leaf[0], own), *common)
-        return jax.tree.map(lambda leaf: leaf[None], result)
-
-    return mapped

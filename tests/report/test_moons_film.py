@@ -8,9 +8,10 @@ import pytest
 
 from metapl import data, evaluate
 from metapl.config import load
+from metapl.program import prepare
 from metapl.report import moons_film
 from metapl.report.moons_regions import lattice
-from metapl.train import prepare, train
+from metapl.train import train
 
 SEEDS = [3, 4]
 

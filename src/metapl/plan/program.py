@@ -12,8 +12,8 @@ from metapl.bench import flops
 from metapl.config import Config
 from metapl.data import loader
 from metapl.plan.examples import Examples
+from metapl.program import batches, parts, stage_functions
 from metapl.sharding import Layout
-from metapl.train import batches, parts, stage_functions
 from metapl.types import Batch, DistributionsConfig, PyTree, Weights
 
 

@@ -16,8 +16,9 @@ from metapl import evaluate
 from metapl.augment.views import Augmentation
 from metapl.config import Config
 from metapl.data.dataset import Dataset
+from metapl.program import Program
 from metapl.report.moons_regions import lattice
-from metapl.train import Program, Snapshot, Trained
+from metapl.train import Snapshot, Trained
 from metapl.types import Weights
 
 # When frames are taken, in parts of the last stage: closer at the start, where most moves.
