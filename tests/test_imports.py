@@ -31,7 +31,7 @@ FLOORS = [
     {"pseudo_label"},
     {"demo", "fit", "plan"},
     {"data_cli"},
-    {"sweep", "serve"},
+    {"run_cli", "sweep", "serve"},
     {"watch"},
     {"cli"},
     {"__main__"},
