@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -154,3 +155,23 @@ def test_what_a_loop_goes_along_is_not_split():
 def test_parts_of_a_batch_must_divide_too():
     with pytest.raises(ConfigError, match="labeled_batch / microbatches = 4 does not divide among 8"):
         layout(Parallel("data"), {"labeled_batch": 16}, DEVICES, {"labeled_batch / microbatches": 4})
+
+
+def chips(*sides: int) -> list[SimpleNamespace]:
+    """A slice of TPUs with one device for each chip, as JAX describes it."""
+    places = [tuple(map(int, reversed(place))) for place in np.ndindex(*reversed(sides))]
+    kind = {"platform": "tpu", "device_kind": "TPU v5 lite", "process_index": 0, "core_on_chip": 0}
+    return [SimpleNamespace(id=number, coords=place, **kind) for number, place in enumerate(places)]
+
+
+@pytest.mark.parametrize("members", [1, 2, 4, 8, 16])
+def test_groups_need_not_be_a_whole_side_of_the_machine(members):
+    shape = (16 // members, members)
+    found = sharding.arranged(shape, chips(4, 4, 1))
+    assert found.shape == shape
+    assert {device.id for device in found.flat} == set(range(16))
+
+
+def test_devices_that_are_no_block_are_refused_with_a_sentence():
+    with pytest.raises(ConfigError, match=r"6 devices of this machine cannot be arranged as 3 × 2: take a part"):
+        sharding.arranged((3, 2), chips(4, 4, 1)[:6])

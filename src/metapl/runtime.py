@@ -156,7 +156,10 @@ _NO_TPU_HERE = {
 
 
 def tpu_devices(topology: str) -> list[Any]:
-    """The cores of a TPU slice that is not here, to compile for: v3:32x32 has 2,048."""
+    """The devices of a TPU slice that is not here, to compile for: v3:32x32 has 2,048.
+
+    A chip of v2 or v3 is two devices. v4's two cores are one: JAX makes no mesh of them apart.
+    """
     import jax
 
     for name, value in _NO_TPU_HERE.items():
@@ -165,8 +168,9 @@ def tpu_devices(topology: str) -> list[Any]:
     jax.config.update("jax_platforms", "cpu")
     from jax.experimental import topologies
 
+    whole = {"chip_config_name": "megacore"} if topology.startswith("v4:") else {}
     try:
-        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology).devices)
+        return list(topologies.get_topology_desc(platform="tpu", topology_name=topology, **whole).devices)
     except (RuntimeError, ImportError, OSError, ValueError) as error:
         if find_spec("libtpu") is None:
             raise ConfigError(

@@ -204,11 +204,25 @@ def layout(
         if settings.mode == "auto" and not several:
             return Layout(words=f"one of {len(found)} devices works: {wrong}")
         raise ConfigError(wrong)
-    mesh = Mesh(mesh_utils.create_device_mesh(shape, list(found)), ALL)
+    mesh = Mesh(arranged(shape, found), ALL)
     table = dict(TABLE[mode])
     if _undivided(batches, len(found)):
         table["examples"] = DATA
     return Layout(mesh, tuple(table.items()), _words(mode, shape))
+
+
+def arranged(shape: tuple[int, int], devices: Sequence[Any]) -> NDArray[Any]:
+    """Place replicas and their members so that neighbours in the mesh are near each other in the machine.
+
+    A side of the machine may be shared by both axes: groups of 2 on a slice of 4×4 chips.
+    """
+    try:
+        return mesh_utils.create_device_mesh(shape, list(devices), allow_split_physical_axes=True)
+    except (AssertionError, NotImplementedError, ValueError):
+        raise ConfigError(
+            f"{len(devices)} devices of this machine cannot be arranged as {shape[0]} × {shape[1]}: "
+            "take a part of it that is a whole block of chips, or another parallel.model"
+        ) from None
 
 
 def named(array: Array, *names: str | None) -> Array:

@@ -175,6 +175,7 @@ def test_eight_devices_that_are_not_here(tmp_path):
 def test_a_tpu_that_is_not_here():
     pytest.importorskip("libtpu", reason="libtpu, the compiler for TPUs, is not installed: pip install 'metapl[tpu]'")
     assert len(runtime.tpu_devices("v3:2x2")) == 8
+    assert len(runtime.tpu_devices("v4:2x2x1")) == 4
     with pytest.raises(ConfigError, match="'v3:3x3' is not a topology, such as v3:32x32"):
         runtime.tpu_devices("v3:3x3")
 

@@ -1,4 +1,4 @@
-"""What chips can do, for each of their devices: a TPU core, or a whole GPU. By their makers' own pages.
+"""What chips can do, for each of their devices: a TPU core, or a whole chip. By their makers' own pages.
 
 | chips          | source                                                                                              |
 |----------------|-----------------------------------------------------------------------------------------------------|
@@ -7,7 +7,8 @@
 | v5e, v5p, v6e  | cloud.google.com/tpu/docs/v5e, /v5p and /v6e; interconnect: half of the bidirectional bandwidth     |
 | a100, h100     | NVIDIA's data sheets of the 80 GB SXM boards; interconnect: NVLink, half of the bidirectional one   |
 
-A core has half of its chip where a chip has two. Peaks are those of bfloat16 products; float32 ones run at a fraction.
+A core has half of its chip where two work apart (v2, v3); v4's work as one. Peaks are those of bfloat16 products;
+float32 ones run at a fraction.
 """
 
 from typing import NamedTuple
@@ -44,7 +45,7 @@ CHIPS = {
     for chip in (
         _core("v2", 2, 46, 16, 700, 248, int(7.48 * GIB)),
         _core("v3", 2, 123, 32, 900, 332, int(15.48 * GIB)),
-        _core("v4", 2, 275, 32, 1200, 268, 0),
+        _core("v4", 1, 275, 32, 1200, 268, 0),
         _core("v5e", 1, 197, 16e9 / GIB, 819, 200, 0),
         _core("v5p", 1, 459, 95, 2765, 600, 0),
         _core("v6e", 1, 918, 32e9 / GIB, 1638, 400, 0),

@@ -18,7 +18,7 @@ class Target:
     """A TPU slice by version and chips along each side: v3:32x32 is the paper's 2,048 cores; v2, v3, v4, v5e, v5p, v6e
     (pip install 'metapl[tpu]' for its compiler; no TPU is needed)."""
     devices: Annotated[int, Ge(0)] = 0
-    """So many virtual devices of this CPU, with the CPU's compiler; or, with --topology, so many of its cores only."""
+    """So many virtual devices of this CPU, with the CPU's compiler; or, with --topology, so many of its own only."""
     chip: str = ""
     """Whose memory and speed to hold it against: v2, v3, v4, v5e, v5p, v6e, a100, h100. Default: the topology's."""
 
@@ -43,6 +43,6 @@ def machine(target: Target) -> Machine:
         return Machine(runtime.virtual_devices(target.devices), CHIPS.get(target.chip))
     devices = runtime.tpu_devices(target.topology)
     if target.devices > len(devices):
-        raise ConfigError(f"--devices {target.devices}: {target.topology} has {len(devices)} cores")
+        raise ConfigError(f"--devices {target.devices}: {target.topology} has {len(devices)} devices")
     version = target.topology.partition(":")[0].lower()
     return Machine(devices[: target.devices or None], CHIPS.get(target.chip or version))
