@@ -116,6 +116,14 @@ def test_a_stage_that_learnt_from_no_unlabelled_example_is_told_of_however_short
     (alarm,) = alarms([report(mask_rate=[0.0])] * 2, [UNLABELED._replace(steps=200)])
     assert (alarm.guard, alarm.step) == ("mask", 200)
     assert alarms([report(mask_rate=[0.0]), report()], [UNLABELED._replace(steps=200)]) == []
+
+
+def test_one_example_in_thousands_is_as_good_as_none():
+    """FixMatch on CIFAR-10 with a threshold that is too high: 7e-5 of the examples, then none."""
+    (alarm,) = alarms([report(mask_rate=[7e-5]), report(mask_rate=[0.0])], [UNLABELED._replace(steps=200)])
+    assert alarm.guard == "mask"
+    (alarm,) = alarms([report(mask_rate=[0.0]), report(mask_rate=[6e-5])], [UNLABELED._replace(steps=200)])
+    assert "hardly an unlabelled example passes the threshold: 6e-05 of them" in alarm.text
     assert alarms([report(**BAD["collapse"])] * 2, [UNLABELED._replace(steps=200)]) == []  # it may yet spread
 
 

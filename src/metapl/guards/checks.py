@@ -12,6 +12,7 @@ from metapl.types import Numbers
 
 HARDLY = 0.1  # a class is hardly given if its share is below this part of its share among the labelled examples
 PARALLEL = 0.99  # |cosine| from which two gradients count as parallel
+SELDOM = 1e-3  # share of the unlabelled examples below which so few pass a threshold that nothing is learnt from them
 SAME = 1e-6  # relative difference up to which two means count as the same
 TEACHER_DROP = 0.1  # accuracy that a teacher must lose; its labelled examples are few, so this is few of them
 STUDENT_DROP = 0.02  # accuracy that a student must lack: less than that is chance on most test sets
@@ -46,21 +47,21 @@ def hardly_given(look: Look) -> NDArray[np.int64]:
 
 
 def mask(look: Look) -> Bad | None:
-    """No example passes the threshold, at no step."""
+    """Hardly an example passes the threshold: one in thousands is learnt from as little as none."""
     found = look.numbers.get("mask_rate")
-    return None if found is None else found == 0
+    return None if found is None else found < SELDOM
 
 
 def zero_gradient(look: Look) -> Bad | None:
     """Something that the unlabelled examples should move is exactly 0 at every step.
 
-    Exactly: a mean of sizes is 0 only if all of them are, and a mean of h as good as never else. Where the mask is at
-    zero, that guard says so.
+    Exactly: a mean of sizes is 0 only if all of them are, and a mean of h as good as never else. Where hardly an
+    example passes the mask, that guard says so.
     """
     silent = [look.numbers[name] == 0 for name in silent_names(look)]
     if not silent:
         return None
-    return np.any(silent, axis=0) & (look.numbers.get("mask_rate", np.ones(1)) > 0)
+    return np.any(silent, axis=0) & (look.numbers.get("mask_rate", np.ones(1)) >= SELDOM)
 
 
 def silent_names(look: Look) -> list[str]:
@@ -119,6 +120,13 @@ def _collapse_says(look: Look, bad: Bad) -> str:
     return f"the pseudo labels have gone to few classes: {given}, and one gets {found.max():.0%} of all labels"
 
 
+def _mask_says(look: Look, bad: Bad) -> str:
+    most = look.numbers["mask_rate"][bad].max()
+    if most == 0:
+        return "no unlabelled example has passed the threshold: all of them are left out"
+    return f"hardly an unlabelled example passes the threshold: {most:.2g} of them, the others are left out"
+
+
 def _zero_says(look: Look, bad: Bad) -> str:
     names = [name for name in silent_names(look) if (look.numbers[name][bad] == 0).any()]
     return f"nothing is learnt from the unlabelled examples: {' and '.join(names)} exactly 0 at every step"
@@ -151,7 +159,7 @@ GUARDS: dict[str, Guard] = {
     ),
     "mask": Guard(
         mask,
-        lambda look, bad: "no unlabelled example has passed the threshold: all of them are left out",
+        _mask_says,
         "a lower threshold, a lower temperature, less label smoothing, or more steps before the unlabelled examples "
         "count (ramp_steps)",
         whole_stage=True,

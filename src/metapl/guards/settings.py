@@ -17,7 +17,7 @@ class Guards:
     collapse: Level = "warn"
     """Half of the classes or more are hardly ever given as pseudo labels."""
     mask: Level = "warn"
-    """No unlabelled example is confident enough to be learnt from."""
+    """Hardly an unlabelled example (fewer than one in a thousand) is confident enough to be learnt from."""
     zero_gradient: Level = "warn"
     """Nothing is learnt from the unlabelled examples: a loss, a gradient or h is exactly 0."""
     saturated: Level = "warn"
