@@ -18,6 +18,7 @@ def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         put(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
     monkeypatch.undo()
     put(tmp_path / "a", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
@@ -28,6 +29,11 @@ def test_what_a_disk_refuses_becomes_a_sentence_that_says_how_to_go_on(tmp_path)
     error = OSError(errno.ENOSPC, "No space left on device", "there/x")
     words = f"there/x could not be written: No space .* free.*metapl resume {tmp_path}"
     with pytest.raises(ConfigError, match=words), telling(tmp_path):
+        raise error
+    with (
+        pytest.raises(ConfigError, match=r"free\); when that is mended, begin again$"),
+        telling(tmp_path, "begin again"),
+    ):
         raise error
 
 

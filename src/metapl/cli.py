@@ -16,6 +16,7 @@ from annotated_types import Ge
 from rich.console import Console
 
 import metapl
+from metapl.disk import is_refusal, reason
 from metapl.flags import dedent, parse
 from metapl.folders import claim, next_free
 from metapl.schema import ConfigError, validate
@@ -597,6 +598,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             sys.exit(_fail(f"metapl: {stopped}", stopped.exit_code))
         except KeyboardInterrupt:
             sys.exit(_fail("metapl: interrupted", code=130))
+        except OSError as error:
+            if not is_refusal(error):
+                raise
+            sys.exit(_fail(f"metapl: {error.filename or 'the disk'}: {reason(error)}"))
 
 
 def _overview() -> str:
