@@ -499,6 +499,7 @@ def runs(args: Sequence[str]) -> None:
 
       metapl runs --json
     """
+    from metapl import no_run
     from metapl import runs as verb
 
     @dataclass(frozen=True)
@@ -520,7 +521,7 @@ def runs(args: Sequence[str]) -> None:
         console.print(verb.table(found))
     else:
         places = " or ".join(map(str, flags.folders))
-        sentence = f"there are no runs in {places}; metapl train makes one"
+        sentence = no_run.told(flags.folders) or f"there are no runs in {places}; metapl train makes one"
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
