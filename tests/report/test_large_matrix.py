@@ -32,21 +32,21 @@ def test_every_pair_has_its_point():
     assert 0 < pixels[4, 7, 3] < pixels[4, 4, 3] < 255
 
 
-@pytest.mark.parametrize(("classes", "rows"), [(200, 200), (201, 101), (1000, 200)])
+@pytest.mark.parametrize(("classes", "rows"), [(100, 100), (101, 51), (1000, 100)])
 def test_neighbours_share_a_point_that_shows_the_largest_of_them(classes, rows):
     counts = np.eye(classes, dtype=np.int64)
     counts[classes - 1] = 0
     counts[classes - 1, 0] = 1
     pixels, svg = drawn(counts)
     assert pixels.shape == (rows, rows, 4)
-    assert pixels[0, 0, 3] == 255
+    assert [pixels[0, 0, 3], pixels[0, rows - 1, 3]] == [255, 0]
     assert tuple(pixels[rows - 1, 0]) == (*WRONG_COLOUR, 255)
-    assert ("the largest of" in svg) == (classes > 200)
+    assert ("the largest of" in svg) == (classes > 100)
 
 
 def test_a_thousand_classes_take_few_bytes_whatever_is_in_them():
-    counts = np.random.default_rng(0).integers(0, 50, (1000, 1000))
-    assert len(drawn(counts)[1]) < 40_000
+    counts = np.random.default_rng(0).pareto(0.5, (1000, 1000)).astype(np.int64) % 1_000_000
+    assert len(drawn(counts)[1]) < 10_000
 
 
 def test_names_are_harmless_and_say_where_the_first_and_the_last_class_are():

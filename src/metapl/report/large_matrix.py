@@ -1,6 +1,6 @@
 """A confusion matrix of many classes, as a small picture: a mark for each pair would make the page large, not clear.
 
-The picture is a PNG of 16 colours with transparency, so that it lies on a light page as on a dark one. Beyond `MOST`
+The picture is a PNG of few colours with transparency, so that it lies on a light page as on a dark one. Beyond `MOST`
 classes, neighbours share a row and a column, which show the largest share among them: what is often confused stays
 seen.
 """
@@ -17,7 +17,7 @@ from metapl.report.blocks import Figure
 from metapl.report.escape import markup, shortened
 from metapl.report.svg import RIGHT, WIDTH, document
 
-MOST = 200  # rows of the picture: at 16 colours, 20 kB before it is packed
+MOST = 100  # rows of the picture: a point of more could hardly be seen on a phone
 NAMED = 8  # rows that have their name beside them
 LETTERS = 12
 LEFT, TOP = 96, 8
@@ -26,7 +26,7 @@ LEVELS = 7  # shades of each; 0 is nothing
 
 
 def large_matrix(title: str, description: str, counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
-    """Rows are what is right, columns what was answered; darker is more of the row."""
+    """Rows are what is right, columns what was answered; a stronger colour is more of the row."""
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
     together = -(-len(names) // MOST)
     levels = _levels(_pooled(shares, together))
@@ -35,10 +35,10 @@ def large_matrix(title: str, description: str, counts: NDArray[np.int64], names:
     box = f'x="{LEFT}" y="{TOP}" width="{side}" height="{side}"'
     drawn = f'<image {box} preserveAspectRatio="none" image-rendering="pixelated" href="{href}"/>'
     frame = f'<path class="axis" fill="none" d="M{LEFT} {TOP}h{side}v{side}h-{side}z"/>'
-    rows = f"; each point is the largest of {together}×{together} pairs" if together > 1 else ""
     height = TOP + side + 24
-    told = f'<text class="tick" x="{LEFT}" y="{height - 8}">rows: the right class; columns: the answer{rows}</text>'
-    said = f"{description} Blue on the diagonal is right, red is wrong; the darker, the more of the class{rows}."
+    told = f'<text class="tick" x="{LEFT}" y="{height - 8}">rows: the right class; columns: the answer</text>'
+    pairs = f"; each point is the largest of {together}×{together} pairs" if together > 1 else ""
+    said = f"{description} Blue on the diagonal is right, red is wrong; the stronger, the more of the class{pairs}."
     return Figure(title, said, document(title, said, height, [drawn, frame, *_names(names, side), told]))
 
 
@@ -62,7 +62,7 @@ def _png(levels: NDArray[np.uint8]) -> bytes:
     image.putpalette([0, 0, 0, *WRONG_COLOUR * LEVELS, *RIGHT_COLOUR * LEVELS])
     shades = [round(255 * level / LEVELS) for level in range(1, LEVELS + 1)]
     file = io.BytesIO()
-    image.save(file, "PNG", bits=4, optimize=True, transparency=bytes([0, *shades, *shades]))
+    image.save(file, "PNG", optimize=True, transparency=bytes([0, *shades, *shades]))
     return file.getvalue()
 
 
