@@ -15,8 +15,9 @@ def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as caught:
         put(tmp_path / "a", b"new")
+    assert caught.value.filename == str(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     monkeypatch.undo()

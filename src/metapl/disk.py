@@ -22,9 +22,10 @@ def put(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-    except OSError:  # half a file is of no use, and a full disk has no room for it
+    except OSError as error:  # half a file is of no use, and a full disk has no room for it
         with suppress(OSError):
             new.unlink()
+        error.filename = str(path)  # writing does not tell, and opening names the growing one
         raise
     sync(path.parent)
 
