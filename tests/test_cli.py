@@ -1,5 +1,6 @@
 """The command line as a new user meets it."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -109,6 +110,21 @@ def test_a_mistake_ends_with_a_sentence_and_exit_code_2(capsys, tmp_path, monkey
     assert "─" not in err
     assert "Traceback" not in err
     assert not list(tmp_path.iterdir())  # nothing is left behind
+
+
+def test_a_disk_that_takes_no_more_is_a_sentence_whatever_the_verb(capsys, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device", "there/x")
+
+    monkeypatch.setitem(cli.VERBS, "doctor", full)
+    assert run(capsys, "doctor") == (2, "", "metapl: there/x: No space left on device\n")
+
+    def missing(_):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "there/x")
+
+    monkeypatch.setitem(cli.VERBS, "doctor", missing)
+    with pytest.raises(FileNotFoundError):
+        run(capsys, "doctor")
 
 
 def test_an_occupied_folder_is_left_alone(capsys, tmp_path):

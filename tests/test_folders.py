@@ -1,5 +1,7 @@
 """Nothing that a user has is overwritten."""
 
+import errno
+
 import pytest
 
 from metapl.folders import claim, next_free
@@ -17,6 +19,28 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
         claim(tmp_path)
     assert (tmp_path / "mine.txt").read_text() == "precious"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_killed_start_has_left_is_no_hindrance(tmp_path):
+    (tmp_path / "x.json.new").write_text("{")
+    (tmp_path / ".metapl-write-test").touch()
+    assert claim(tmp_path, ["x.json.new"]) == next_free(tmp_path, ["x.json.new"]) == tmp_path
+    with pytest.raises(ConfigError, match="is not empty"):
+        claim(tmp_path)
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(ConfigError, match="is not empty"):
+        claim(tmp_path, ["x.json.new"])
+
+
+def test_a_full_disk_is_noticed_before_anything_is_done(tmp_path, monkeypatch):
+    def full(path, content):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(ConfigError, match=r"cannot be used as a folder to write to: No space left"):
+        claim(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_no_folder(tmp_path):

@@ -14,7 +14,20 @@ ROOT = Path(metapl.__file__).parent
 # From the ground up; a module may import from rows above its own, and from its own package.
 FLOORS = [
     {"", "schema"},
-    {"types", "disk", "folders", "flags", "lock", "measures", "pace", "signals", "statistics", "runtime", "runs"},
+    {
+        "types",
+        "disk",
+        "folders",
+        "flags",
+        "lock",
+        "measures",
+        "no_run",
+        "pace",
+        "signals",
+        "statistics",
+        "runtime",
+        "runs",
+    },
     {"processes", "sharding"},
     {"parts"},
     {"optim", "models", "augment", "checkpoint", "journal", "results", "scores", "sinks", "status", "temperature"},

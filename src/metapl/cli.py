@@ -14,6 +14,7 @@ import tyro
 from rich.console import Console
 
 import metapl
+from metapl.disk import is_refusal, reason
 from metapl.flags import dedent, parse
 from metapl.folders import claim, next_free
 from metapl.run_cli import eval_run, resume, train
@@ -324,6 +325,7 @@ def runs(args: Sequence[str]) -> None:
 
       metapl runs --json
     """
+    from metapl import no_run
     from metapl import runs as verb
 
     @dataclass(frozen=True)
@@ -345,7 +347,7 @@ def runs(args: Sequence[str]) -> None:
         console.print(verb.table(found))
     else:
         places = " or ".join(map(str, flags.folders))
-        sentence = f"there are no runs in {places}; metapl train makes one"
+        sentence = no_run.told(flags.folders) or f"there are no runs in {places}; metapl train makes one"
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -423,6 +425,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             sys.exit(_fail(f"metapl: {stopped}", stopped.exit_code))
         except KeyboardInterrupt:
             sys.exit(_fail("metapl: interrupted", code=130))
+        except OSError as error:
+            if not is_refusal(error):
+                raise
+            sys.exit(_fail(f"metapl: {error.filename or 'the disk'}: {reason(error)}"))
 
 
 def _overview() -> str:

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import io
 import json
 import threading
 import time
@@ -20,6 +21,7 @@ from rich.table import Table
 from metapl import data, evaluate, runlog, runtime, statistics
 from metapl.config import Config, load
 from metapl.data.dataset import Dataset
+from metapl.disk import put, telling
 from metapl.guards.say import guarding
 from metapl.program import prepare
 from metapl.report import moons_film, moons_page, moons_panels, two_moons
@@ -85,14 +87,19 @@ def run(demo: Demo, out: Path, console: Console) -> None:
     outcomes = _compare(demo, console)
     summary = summarize(outcomes)
     console.print(results_table(summary), differences_table(summary))
-    (out / "summary.json").write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
-    _write_accuracies(out / "accuracies.csv", outcomes, demo)
+    with telling(out, then="begin again; the tables above are whole"):
+        put(out / "summary.json", (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
+        put(out / "accuracies.csv", _accuracies(outcomes, demo).encode())
+        put(out / "two_moons.png", _picture(outcomes))
+        put(out / "two_moons.html", _page(demo, outcomes, summary).encode())
+
+
+def _picture(outcomes: dict[str, Outcome]) -> bytes:
     panels = [
         two_moons.Panel(METHODS[name][0], outcome.accuracies[0], outcome.trained, outcome.datasets[0])
         for name, outcome in outcomes.items()
     ]
-    two_moons.draw(panels, out / "two_moons.png")
-    (out / "two_moons.html").write_text(_page(demo, outcomes, summary), "utf-8")
+    return two_moons.draw(panels)
 
 
 def _page(demo: Demo, outcomes: dict[str, Outcome], summary: dict[str, Any]) -> str:
@@ -196,10 +203,11 @@ def _points(pair: dict[str, Any]) -> str:
     return f"{100 * pair['mean']:+.1f}{interval}"
 
 
-def _write_accuracies(path: Path, outcomes: dict[str, Outcome], demo: Demo) -> None:
+def _accuracies(outcomes: dict[str, Outcome], demo: Demo) -> str:
     """One row for each data set, so that anyone can do their own statistics."""
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["seed", *outcomes])
-        columns = [outcome.accuracies.tolist() for outcome in outcomes.values()]
-        writer.writerows(zip(range(demo.seed, demo.seed + demo.datasets), *columns, strict=True))
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["seed", *outcomes])
+    columns = [outcome.accuracies.tolist() for outcome in outcomes.values()]
+    writer.writerows(zip(range(demo.seed, demo.seed + demo.datasets), *columns, strict=True))
+    return text.getvalue()

@@ -4,20 +4,29 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from metapl.schema import ConfigError
 
+GROWING = ".new"  # ends the name of a file that is not whole yet
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+
 
 def put(path: Path, content: bytes) -> None:
     """Write a file as a whole: whoever reads it, after a crash too, sees the old one or the new one."""
-    new = path.with_name(f"{path.name}.new")
-    with new.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    new = path.with_name(f"{path.name}{GROWING}")
+    try:
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:  # half a file is of no use, and a full disk has no room for it
+        with suppress(OSError):
+            new.unlink()
+        error.filename = str(path)  # writing does not tell, and opening names the growing one
+        raise
     sync(path.parent)
 
 
@@ -43,20 +52,25 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def telling(run: Path) -> Iterator[None]:
-    """Turn a disk's refusal into a sentence: nothing is lost, the run can go on from its checkpoints."""
+def telling(run: Path, then: str = "") -> Iterator[None]:
+    """Turn a disk's refusal into a sentence, and say what to do `then`; a run can go on from its checkpoints."""
     try:
         yield
     except OSError as error:
         why = f"{error.filename or run} could not be written: {reason(error)} ({free(run)} free)"
-        raise ConfigError(f"{why}; when that is mended, metapl resume {run} goes on") from None
+        raise ConfigError(f"{why}; when that is mended, {then or f'metapl resume {run} goes on'}") from None
+
+
+def is_refusal(error: OSError) -> bool:
+    """Is it the disk that takes no more, rather than a mistake of ours?"""
+    return error.errno in _REFUSALS
 
 
 def reason(error: Exception) -> str:
     """Why something could not be written, in the system's few words; libraries wrap them into many."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    known = (os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO))
+    known = (os.strerror(number) for number in _REFUSALS)
     lines = str(error).splitlines() or [type(error).__name__]
     return next((words for words in known if words in str(error)), lines[0])
 

@@ -9,7 +9,7 @@ from PIL import Image
 from rich.console import Console
 
 from metapl.data import audit_table, duplicates
-from metapl.data.audit import Audit, Check, audit, write
+from metapl.data.audit import Audit, Check, audit, to_dict, write
 from metapl.data.source import Source
 from metapl.data.survey import CHUNK, survey
 
@@ -133,6 +133,20 @@ def test_modes_and_sizes_are_counted(tmp_path: Path) -> None:
     assert found.surveys["unlabeled"].sizes == {(16, 16): 2, (20, 20): 1}
     assert "unlabeled: not stored as RGB: 1 as CMYK, 1 as L" in texts(found, "note")
     assert "unlabeled: 2 sizes of pictures, 16 to 20 pixels high" in texts(found, "note")
+
+
+def test_what_becomes_of_deep_pixels_and_what_shows_nothing_is_said(tmp_path: Path) -> None:
+    for name, mode, top in (("deep", "I;16", 4000), ("float", "F", 0.1), ("dark", "RGB", 15), ("night", "RGB", 16)):
+        steps = np.linspace(0, top, 64).reshape(8, 8)
+        pixels = np.repeat(steps[..., None], 3, -1).astype(np.uint8) if mode == "RGB" else steps
+        kind = np.uint16 if mode == "I;16" else np.float32 if mode == "F" else np.uint8
+        Image.fromarray(pixels.astype(kind)).save(tmp_path / f"{name}.tif")
+    paths = [tmp_path / f"{name}.tif" for name in ("deep", "float", "dark", "night")]
+    found = run(source(unlabeled=files(*paths)))
+    notes = texts(found, "note")
+    assert any(note.startswith("unlabeled: 2 of more than 8 bits a pixel, brought to 8 (floats, ") for note in notes)
+    assert f"unlabeled: 1 picture of one shade, or nearly: the first is {paths[2]}" in notes
+    assert to_dict(found)["parts"]["unlabeled"]["even"] == [str(paths[2])]
 
 
 def test_many_chunks_stay_in_order() -> None:

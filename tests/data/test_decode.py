@@ -5,6 +5,7 @@ import os
 import pickle
 import struct
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -118,9 +119,42 @@ def test_missing_file_folder_and_pipe(tmp_path: Path) -> None:
             decode.decode_file(tmp_path / name)
 
 
-def test_floating_point_pictures_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadImage, match="no agreed range"):
-        decode.decode_file(save(tmp_path / "a.tif", Image.new("F", (3, 3), 0.5)))
+@pytest.mark.parametrize("kind", ["<u2", ">u2", "<i2", "<u4", "<i4", ">i4", "<f4", ">f4"])
+def test_tiffs_of_more_than_8_bits_are_seen_whole(tmp_path: Path, kind: str) -> None:
+    signed = np.dtype(kind).kind == "i"
+    pixels = (np.linspace(0, 3.9e9 if "u4" in kind else 4000, 12) - 2000 * signed).reshape(3, 4).astype(kind)
+    (tmp_path / "a.tif").write_bytes(tiff_of(pixels))
+    found = decode.decode_file(tmp_path / "a.tif")
+    assert found.shape == (3, 4, 3)
+    assert np.abs(found[..., 1].ravel() - np.linspace(0, 255, 12)).max() <= 1
+
+
+def test_tiffs_say_which_way_is_up_and_which_value_is_none(tmp_path: Path) -> None:
+    pixels = np.array([[-9999, 1], [2, 3]], np.float32)
+    (tmp_path / "a.tif").write_bytes(tiff_of(pixels, [(274, 3, [6]), (42113, 2, list(b"-9999\0"))]))
+    assert decode.decode_file(tmp_path / "a.tif")[..., 0].tolist() == [[128, 0], [255, 0]]
+    (tmp_path / "a.tif").write_bytes(tiff_of(pixels[:1, :1], [(42113, 2, list(b"-9999\0"))]))
+    with pytest.raises(BadImage, match="not one pixel is a number"):
+        decode.decode_file(tmp_path / "a.tif")
+
+
+def tiff_of(pixels: np.ndarray, more: Sequence[tuple[int, int, list[int]]] = ()) -> bytes:
+    """A grey TIFF in the array's own byte order; `more` are tags, each with its type (2: bytes, 3: short)."""
+    order = ">" if pixels.dtype.byteorder == ">" else "<"
+    (height, width), bits = pixels.shape, 8 * pixels.dtype.itemsize
+    plain = {256: width, 257: height, 258: bits, 259: 1, 262: 1, 273: 0, 277: 1, 278: height, 279: pixels.nbytes}
+    kind = {"u": 1, "i": 2, "f": 3}[pixels.dtype.kind]
+    tags = sorted([*((tag, 4, [value]) for tag, value in plain.items()), (339, 3, [kind]), *more])
+    end = 8 + 2 + 12 * len(tags) + 4
+    rows, long = b"", b""
+    for tag, form, values in tags:
+        values = [end + 64] if tag == 273 else values
+        raw = struct.pack(f"{order}{len(values)}{ {2: 'B', 3: 'H', 4: 'I'}[form] }", *values)
+        if len(raw) > 4:
+            raw, long = struct.pack(f"{order}I", end + len(long)), long + raw
+        rows += struct.pack(f"{order}HHI", tag, form, len(values)) + raw.ljust(4, b"\0")
+    head = struct.pack(f"{order}2sHIH", b"MM" if order == ">" else b"II", 42, 8, len(tags))
+    return head + rows + bytes(4) + long.ljust(64, b"\0") + pixels.tobytes()
 
 
 def test_bad_image_is_a_user_error_and_survives_a_process_border() -> None:

@@ -107,6 +107,21 @@ def test_a_class_may_be_a_link_but_not_to_where_it_lies(root: Path) -> None:
             read(Folder(), [root])
 
 
+def test_linked_folders_count_and_none_is_left_out_unseen(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    far = tmp_path_factory.mktemp("far")
+    picture(far / "x" / "1.png")
+    (root / "unlabeled" / "z").symlink_to(far)
+    (root / "labeled" / "ant" / "more").symlink_to(far / "x")
+    source = read(Folder(), [root])
+    assert names(source, "unlabeled")[-1] == "unlabeled/z/x/1.png"
+    assert names(source, "train")[5] == "labeled/ant/more/1.png"
+    for target, said in ((far / "gone", "not there"), (root, "lies in")):
+        (root / "unlabeled" / "z").unlink()
+        (root / "unlabeled" / "z").symlink_to(target)
+        with pytest.raises(DataError, match=rf"unlabeled/z: a link to .* {said}; mend or remove it"):
+            read(Folder(), [root])
+
+
 def test_a_bad_file_does_not_stop_the_listing(root: Path) -> None:
     (root / "unlabeled" / "a.jpg").touch()
     source = read(Folder(), [root])

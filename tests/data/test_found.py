@@ -47,10 +47,37 @@ def test_what_is_not_there_is_told_in_its_place(place):
     assert "has no pictures" in next(find(["empty"])).problem
 
 
-def test_links_to_folders_are_not_followed_so_that_circles_end(place):
-    Path("a/again").symlink_to("..", target_is_directory=True)
+def test_links_to_folders_are_followed(place):
+    for name in ("far/x/9.png", "far/y.png"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).touch()
+    Path("a/linked").symlink_to("../far", target_is_directory=True)
     Path("a/linked.png").symlink_to("1.png")
-    assert names("a") == ["a/1.png", "a/b/2.JPG", "a/linked.png"]
+    assert names("a") == ["a/1.png", "a/b/2.JPG", "a/linked.png", "a/linked/x/9.png", "a/linked/y.png"]
+    assert list(walk(Path("a/linked"))) == [Found(Path("a/linked/x/9.png")), Found(Path("a/linked/y.png"))]
+
+
+def test_no_picture_is_named_twice_for_a_link(place):
+    Path("far/deep").mkdir(parents=True)
+    Path("far/deep/9.png").touch()
+    Path("far/to_a").symlink_to("../a", target_is_directory=True)
+    Path("far/to_far").symlink_to(".", target_is_directory=True)
+    for name, target in {"0": "b", "again": "../far/deep", "far": "../far", "other": "../far"}.items():
+        (Path("a") / name).symlink_to(target, target_is_directory=True)
+    found = list(walk(Path("a")))
+    assert [str(one.path) for one in found if not one.problem] == ["a/1.png", "a/again/9.png", "a/b/2.JPG"]
+    assert [str(one.path) for one in found if one.problem] == ["a/far/to_a"]
+
+
+@pytest.mark.parametrize("target", [".", "..", "b/.."])
+def test_a_link_to_where_it_lies_is_told(place, target):
+    Path("a/again").symlink_to(target, target_is_directory=True)
+    assert list(find(["a"]))[1] == Found(Path("a/again"), "a link to a folder that it lies in")
+
+
+def test_a_link_to_nothing_is_told(place):
+    Path("a/unplugged").symlink_to("/nowhere/photos")
+    assert [one.problem for one in find(["a"])] == ["", "", "a link to something that is not there"]
 
 
 def test_a_folder_that_may_not_be_read_is_told(place, monkeypatch):

@@ -159,6 +159,24 @@ def test_without_a_folder_the_same_command_goes_on_with_what_it_began(tmp_path, 
     assert run.usual_folder("data", REQUEST) == Path("runs/fit-2")
 
 
+def test_a_kill_in_the_first_moment_leaves_nothing_in_the_way(tmp_path, monkeypatch):
+    write_digits(tmp_path / "data", 6, "")
+    data, out = str(tmp_path / "data"), tmp_path / "out"
+
+    def killed(*_):
+        raise KilledError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", killed)
+        with pytest.raises(KilledError):
+            run.fit(data, REQUEST, out, console())
+    assert [path.name for path in out.iterdir()] == ["fit.json.new"]
+    monkeypatch.setattr(run, "_write_data", killed)
+    with pytest.raises(KilledError):
+        run.fit(data, REQUEST, out, console())
+    assert sorted(path.name for path in out.iterdir()) == ["fit.json", "lock"]
+
+
 def test_one_class_is_refused_before_anything_is_written(tmp_path):
     save(tmp_path / "data" / "labeled" / "only" / "1.png", np.zeros((8, 8), np.uint8))
     with pytest.raises(ConfigError, match="one class only"):

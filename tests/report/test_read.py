@@ -87,6 +87,15 @@ def test_an_unfinished_run_and_an_empty_folder_are_what_they_are(tmp_path):
     assert "config.toml is missing" in found[1].run.note
 
 
+@pytest.mark.parametrize(("file", "kind"), [("sweep.db", "of a sweep"), ("two_moons.html", "of metapl demo")])
+def test_the_folder_of_a_sweep_or_a_demo_is_said_to_be_that_unless_runs_are_in_it(tmp_path, file, kind):
+    (tmp_path / file).touch()
+    with pytest.raises(ConfigError, match=kind):
+        read.find([tmp_path])
+    make(tmp_path / "run", accuracies={0: 0.5})
+    assert [one.name for one in read.find([tmp_path])] == ["run"]
+
+
 def test_runs_come_once_in_the_order_given_with_names_that_differ(tmp_path):
     for place in ("b/run", "a/run", "a/other"):
         make(tmp_path / place)

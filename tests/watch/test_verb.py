@@ -117,6 +117,7 @@ def test_with_wait_a_run_may_come_later(tmp_path, visit, monkeypatch, capsys):
         (["nowhere"], "there is no run in nowhere; with --wait"),
         (["."], "there is no run in ."),
         (["x" * 300], "there is no run in xxx"),
+        (["moons"], "moons is the folder of metapl demo"),
         (["file", "--wait"], "file is not a folder"),
         ([".", "--wait", "--port", "70000"], "port takes"),
     ],
@@ -124,6 +125,8 @@ def test_with_wait_a_run_may_come_later(tmp_path, visit, monkeypatch, capsys):
 def test_a_mistake_is_a_sentence(tmp_path, monkeypatch, capsys, flags, told):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
+    (tmp_path / "moons").mkdir()
+    (tmp_path / "moons" / "two_moons.html").touch()
     with pytest.raises(SystemExit) as ended:
         cli.main(["watch", *flags])
     assert ended.value.code == 2

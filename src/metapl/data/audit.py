@@ -120,6 +120,7 @@ def _part_dict(found: Audit, name: str) -> dict[str, Any]:
         "class_counts": dict(zip(found.source.class_names, counts, strict=True)),
         "sizes": {f"{width}x{height}": count for (height, width), count in seen.sizes.most_common()},
         "modes": dict(seen.modes.most_common()),
+        "even": list(seen.even),
         "unreadable": [{"name": bad.name, "reason": bad.reason} for bad in seen.unreadable],
     }
 
@@ -158,6 +159,13 @@ def _part_findings(name: str, part: Part, seen: Survey, class_names: tuple[str, 
     if odd := {mode: count for mode, count in seen.modes.items() if mode != "RGB"}:
         stored = ", ".join(f"{count:,} as {mode}" for mode, count in sorted(odd.items()))
         yield Finding("note", f"{name}: not stored as RGB: {stored}")
+    if deep := sum(count for mode, count in seen.modes.items() if mode == "F" or mode.startswith("I")):
+        of_own = "floats, 32 bits, or little of 16 in use: from each picture's own darkest to its own brightest shade"
+        yield Finding("note", f"{name}: {deep:,} of more than 8 bits a pixel, brought to 8 ({of_own})")
+    if seen.even:
+        yield Finding(
+            "note", f"{name}: {_count(seen.even, 'picture')} of one shade, or nearly: the first is {seen.even[0]}"
+        )
     yield from _balance(name, class_counts(part, len(class_names)), class_names)
 
 

@@ -1,6 +1,7 @@
 """One encoded picture to RGB bytes, or an error that names it: whatever a file holds, it never runs and never floods.
 
 Transparency is dropped, as the field's loaders do: the colours below it stay. Of an animation the first frame is taken.
+`shades` tells what becomes of pixels of more than 8 bits.
 """
 
 import io
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from metapl.data import shades
 from metapl.schema import ConfigError
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
@@ -19,6 +21,10 @@ MAX_PIXELS = 64_000_000  # 192 MB as RGB; a few kilobytes of PNG can claim a tho
 
 # Pillow tells a format by its content, and some of those it knows start other programs (EPS: Ghostscript).
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+
+# TIFF's tags: BitsPerSample, SampleFormat, and GDAL_NODATA (https://gdal.org/drivers/raster/gtiff.html)
+_BITS, _KIND, _NOTHING = 258, 339, 42113
+_UNSIGNED = (1,)
 
 
 class DataError(ConfigError):
@@ -68,28 +74,41 @@ def _decode(file: io.BufferedReader | io.BytesIO, name: str) -> NDArray[np.uint8
         with Image.open(file, formats=_FORMATS) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise BadImage(name, f"{image.width}×{image.height} pixels, more than the {MAX_PIXELS:,} allowed")
-            return _to_rgb(ImageOps.exif_transpose(image), name)
+            return _to_rgb(image)
     except BadImage:
         raise
     except UnidentifiedImageError:
-        raise BadImage(name, f"not a picture of a known kind ({', '.join(_FORMATS)})") from None
+        kinds = ", ".join(_FORMATS)
+        raise BadImage(name, f"not a picture of a known kind ({kinds}; no TIFF of 64 bits a pixel)") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise BadImage(name, f"more than the {MAX_PIXELS:,} pixels allowed") from None
     except Exception as error:  # Pillow's plugins raise what they like on broken files
         raise BadImage(name, f"cannot be decoded: {error}") from None
 
 
-def _to_rgb(image: Image.Image, name: str) -> NDArray[np.uint8]:
-    if image.mode == "F":
-        raise BadImage(name, "floating-point pixels have no agreed range")
-    if image.mode.startswith("I"):  # Pillow's own conversion would clip 16-bit grey at 255
-        return _from_16_bit(np.asarray(image), name)
-    if image.mode in ("P", "PA"):
-        image = image.convert("RGBA")
-    return np.asarray(image if image.mode == "RGB" else image.convert("RGB"))
+def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
+    turned = ImageOps.exif_transpose(image)
+    if image.mode == "F" or image.mode.startswith("I"):  # Pillow's own conversion would cut off what is above 255
+        grey = _to_bytes(np.asarray(turned), image)
+        return np.repeat(grey[..., None], 3, axis=-1)
+    if turned.mode in ("P", "PA"):
+        turned = turned.convert("RGBA")
+    return np.asarray(turned if turned.mode == "RGB" else turned.convert("RGB"))
 
 
-def _from_16_bit(grey: NDArray[np.integer], name: str) -> NDArray[np.uint8]:
-    if grey.min() < 0 or grey.max() > 65535:
-        raise BadImage(name, "pixels beyond 16 bits")
-    return np.repeat((grey >> 8).astype(np.uint8)[..., None], 3, axis=-1)
+def _to_bytes(grey: shades.Grey, image: Image.Image) -> NDArray[np.uint8]:
+    """Bring pixels of more than 8 bits to bytes; what they mean is the file's to say, in TIFF's tags."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return shades.by_format(grey)
+    tags = getattr(image, "tag_v2", {})
+    if image.mode == "I" and tags.get(_BITS) == (32,) and tags.get(_KIND, _UNSIGNED) == _UNSIGNED:
+        grey = grey.view(np.uint32)  # Pillow takes them for signed ones
+    return shades.by_own_range(grey, _nothing(tags.get(_NOTHING)))
+
+
+def _nothing(tag: object) -> float | None:
+    """The value that stands for no value, in files of geographers."""
+    try:
+        return float(str(tag).strip("\0 "))
+    except ValueError:
+        return None

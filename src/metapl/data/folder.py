@@ -1,6 +1,7 @@
 """A folder of pictures: labeled/<class>/…, unlabeled/…, val/<class>/…, test/<class>/….
 
-Within a class, and under unlabeled, pictures may lie at any depth. Hidden files and files of other types are ignored.
+Within a class, and under unlabeled, pictures may lie at any depth, and folders may be links. Hidden files and files of
+other types are ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,4 +83,9 @@ def _check_links(place: Path, names: Sequence[str]) -> None:
 
 
 def _pictures(place: Path) -> list[Path]:
-    return [found.path for found in walk(place) if not found.problem]
+    """All of them: a folder that cannot be looked into may hold most of the pictures."""
+    found = list(walk(place))
+    for one in found:
+        if one.problem:
+            raise DataError(f"{one.path}: {one.problem}; mend or remove it, so that no pictures are left out unseen")
+    return [one.path for one in found]

@@ -58,10 +58,23 @@ def _at(path: Path, named: bool = True) -> Iterator[Found]:
 
 
 def walk(place: Path) -> Iterator[Found]:
-    """Every picture below a folder, in the order of their paths as texts; hidden ones and linked folders are left out.
+    """Every picture below a folder, in the order of their paths as texts; hidden ones are left out.
 
     The order is that of sorting all paths, one folder at a time: a folder's slash counts as a letter of its name.
+    Links to folders are followed, but no picture is named twice for it: what lies in the folder is found there, and of
+    several links to the same folder elsewhere the first counts. A link to what the folder lies in is a problem.
     """
+    yield from _below(place, _Walk(Path(os.path.realpath(place)), set()))
+
+
+class _Walk(NamedTuple):
+    """What a walk must remember, so that it comes to an end."""
+
+    start: Path
+    entered: set[str]  # folders elsewhere, by their real names
+
+
+def _below(place: Path, walk: _Walk) -> Iterator[Found]:
     try:
         with os.scandir(place) as entries:
             known = sorted((entry.name + "/" * entry.is_dir(), entry.is_symlink()) for entry in entries)
@@ -72,10 +85,29 @@ def walk(place: Path) -> Iterator[Found]:
         if name.startswith("."):
             continue
         if name.endswith("/"):
-            if not linked:
-                yield from walk(place / name)
+            yield from _linked(place / name, walk) if linked else _below_once(place / name, walk)
         elif is_picture(name):
             yield Found(place / name)
+        elif linked and not os.path.exists(place / name):
+            yield Found(place / name, "a link to something that is not there")
+
+
+def _linked(place: Path, walk: _Walk) -> Iterator[Found]:
+    """What a link leads to, unless the walk comes there by itself."""
+    target = Path(os.path.realpath(place))
+    if walk.start.is_relative_to(target):
+        yield Found(place, "a link to a folder that it lies in")
+    elif not target.is_relative_to(walk.start):
+        yield from _below_once(place, walk)
+
+
+def _below_once(place: Path, walk: _Walk) -> Iterator[Found]:
+    real = os.path.realpath(place)
+    if not Path(real).is_relative_to(walk.start):
+        if real in walk.entered:
+            return
+        walk.entered.add(real)
+    yield from _below(place, walk)
 
 
 def is_picture(name: str) -> bool:

@@ -16,6 +16,7 @@ from metapl.data.hashing import Hashes
 from metapl.data.source import BadImage, Files, Images
 
 CHUNK = 128  # pictures that a thread takes at a time
+EVEN = 16  # of 256 shades: a picture with fewer between its darkest and its brightest pixel shows nothing
 
 Advance = Callable[[int], None]  # told how many more pictures are done
 
@@ -37,6 +38,7 @@ class Survey(NamedTuple):
     sizes: Counter[tuple[int, int]]  # (height, width) -> pictures
     modes: Counter[str]  # how the files store them: RGB, L, P, CMYK, …
     unreadable: tuple[Unreadable, ...]
+    even: tuple[str, ...]  # names of pictures in which there is hardly anything to see
 
 
 def survey(images: Images, advance: Advance = lambda count: None) -> Survey:
@@ -52,6 +54,7 @@ def survey(images: Images, advance: Advance = lambda count: None) -> Survey:
         sum((piece.sizes for piece in pieces), Counter()),
         sum((piece.modes for piece in pieces), Counter()),
         tuple(bad for piece in pieces for bad in piece.unreadable),
+        tuple(name for piece in pieces for name in piece.even),
     )
 
 
@@ -72,7 +75,7 @@ def _look(images: Images, start: int) -> Survey:
     readable, digests, hashes = np.zeros(count, bool), np.zeros(count, "V16"), np.zeros(count, np.uint64)
     sizes: Counter[tuple[int, int]] = Counter()
     modes: Counter[str] = Counter()
-    unreadable = []
+    unreadable, even = [], []
     for row in range(count):
         try:
             picture = images[start + row]
@@ -84,7 +87,9 @@ def _look(images: Images, start: int) -> Survey:
         digests[row] = np.void(hashing.digest(picture))
         hashes[row] = hashing.perceptual(picture)
         sizes[picture.shape[:2]] += 1
-    return Survey(readable, digests, hashes, sizes, modes, tuple(unreadable))
+        if np.ptp(picture, axis=(0, 1)).max() < EVEN:
+            even.append(images.name(start + row))
+    return Survey(readable, digests, hashes, sizes, modes, tuple(unreadable), tuple(even))
 
 
 def _mode(images: Images, index: int, picture: NDArray[np.uint8]) -> str:

@@ -27,6 +27,7 @@ from metapl.schema import ConfigError
 
 LIST, ARRAYS = "pictures.csv", "pictures.npz"
 TRAINING = ("labeled", "unlabeled")
+GOES_ON = "the same metapl fit command goes on"
 
 
 class Listed(NamedTuple):
@@ -205,7 +206,7 @@ def _joined(one: Part, other: Part) -> Part:
 
 def write(listed: Listed, out: Path) -> None:
     """Write the list, or the arrays; whole or not at all."""
-    with telling(out):
+    with telling(out, GOES_ON):
         if isinstance(listed.parts["train"].images, Files):
             put(out / LIST, _csv(listed).encode())
         else:

@@ -25,9 +25,10 @@ from metapl.config import Config
 from metapl.data import audit
 from metapl.data.audit import Audit
 from metapl.data.source import PictureConfig
-from metapl.disk import put, telling
+from metapl.disk import GROWING, put, telling
 from metapl.fit import answers, choose, listing, report, start_from, verdict
 from metapl.fit.choose import Facts, Plan
+from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.fit.verdict import MPL, SUPERVISED
 from metapl.folders import claim, next_free
@@ -38,6 +39,7 @@ from metapl.signals import Stopped
 from metapl.types import ModelConfig
 
 ASKED, DATA, PLAN, VERDICT, MODEL = "fit.json", "data.json", "plan.json", "verdict.json", "model.json"
+LEFT_BY_A_KILL = (ASKED + GROWING,)  # all that there is of a fit that was killed in its first moment
 FORMAT = 1
 FEW_STEPS = 1000
 MEASURED_ON = {
@@ -54,7 +56,7 @@ def usual_folder(data: str, request: Request) -> Path:
     for out in (first, *sorted(first.parent.glob(f"{first.name}-[0-9]*"))):
         if (out / ASKED).is_file() and not (out / MODEL).exists() and not _changes(out, data, request):
             return out
-    return next_free(first)
+    return next_free(first, LEFT_BY_A_KILL)
 
 
 def fit(data: str, request: Request, out: Path, console: Console) -> None:
@@ -71,7 +73,7 @@ def fit(data: str, request: Request, out: Path, console: Console) -> None:
         _check_request(out, data, request)
         say(f"going on with {out}")
     else:
-        claim(out)
+        claim(out, LEFT_BY_A_KILL)
     try:
         _work(data, request, out, console, begun, started)
     except Stopped as stopped:
@@ -157,7 +159,8 @@ def _base(out: Path, request: Request, size: int, network: str) -> Config:
 
 
 def _write_data(out: Path, found: Audit, listed: listing.Listed) -> None:
-    audit.write(found, out)
+    with telling(out, GOES_ON):
+        audit.write(found, out)
     listing.write(listed, out)
     sides: dict[int, int] = {}
     for role in listing.TRAINING:
@@ -205,7 +208,7 @@ def _conclude(out: Path, source: Any, seed: int, facts: dict[str, Any], plan: Pl
             "them than what does not: a larger --budget is a fairer comparison."
         )
     model = result["models"][result["recommended"]]
-    with telling(out):
+    with telling(out, GOES_ON):
         put(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], first=("label",)))
         put(out / "label_next.csv", report.rows_as_csv(result["label_next"]))
         put(out / "verdict.md", report.markdown(result).encode())
@@ -244,5 +247,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put(path: Path, value: Any) -> None:
-    with telling(path.parent):
+    with telling(path.parent, GOES_ON):
         put(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())

@@ -6,12 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.report.blocks import Cell, Figure, Plain, Table, Text
+from metapl.report.large_matrix import large_matrix
 from metapl.report.read import Loaded
 from metapl.report.svg import Bar, bars, heat_map
 
-MOST_IN_MAP = 20  # classes: more are too small to be seen, and a table of the worst says more
+MOST_IN_MAP = 20  # classes: a cell with its numbers for each pair of more would be too small to be seen
 MOST_BARS = 24
-MOST_MISTAKES = 10
+MOST_MISTAKES = {False: 10, True: 25}  # pairs that are listed, of few classes and of many
 
 
 def classes(loaded: Loaded) -> list[Plain]:
@@ -25,14 +26,11 @@ def classes(loaded: Loaded) -> list[Plain]:
     seeds = len(loaded.scores("accuracy"))
     over = f"All {seeds} seeds together." if seeds > 1 else "One seed."
     blocks: list[Plain] = [_bars(counts, names, over)]
-    if len(names) <= MOST_IN_MAP:
-        said = f"{over} {_worst(counts, names)}"
-        blocks.append(heat_map("Confusion matrix of the test part", said, counts, names))
-    else:
-        told = f"{len(names)} classes are too many for a drawing of the confusion matrix: confusion.npz has it."
-        blocks.append(Text(f"{told} {_worst(counts, names)}", "note"))
+    many = len(names) > MOST_IN_MAP
+    draw = large_matrix if many else heat_map
+    blocks.append(draw("Confusion matrix of the test part", f"{over} {_worst(counts, names)}", counts, names))
     if len(names) > 2:
-        blocks.append(_mistakes(counts, names))
+        blocks.append(_mistakes(counts, names, MOST_MISTAKES[many]))
     return blocks
 
 
@@ -59,10 +57,10 @@ def _worst(counts: NDArray[np.int64], names: Sequence[str]) -> str:
     return f"Most frequent mistake: {names[i]} taken for {names[j]}, {wrong[i, j]:,} times."
 
 
-def _mistakes(counts: NDArray[np.int64], names: Sequence[str]) -> Table:
+def _mistakes(counts: NDArray[np.int64], names: Sequence[str], most: int) -> Table:
     wrong = counts - np.diag(np.diag(counts))
     totals = counts.sum(1)
-    places = [divmod(place, len(names)) for place in np.argsort(-wrong, axis=None)[:MOST_MISTAKES].tolist()]
+    places = [divmod(place, len(names)) for place in np.argsort(-wrong, axis=None, kind="stable")[:most].tolist()]
     rows = [
         [
             Cell(names[i]),

@@ -14,7 +14,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import runs
+from metapl import no_run, runs
 from metapl.report.escape import shortened
 from metapl.runs import Run
 from metapl.schema import ConfigError
@@ -88,12 +88,18 @@ class Loaded:
 
 
 def find(places: Sequence[Path]) -> list[Loaded]:
-    """Every run in these folders or below them, in the order given; a folder without any is shown as what it is."""
+    """Every run in these folders or below them, in the order given; a folder without any is shown as what it is.
+
+    A sweep's or the demo's is refused: they have reports of their own.
+    """
     found: dict[Path, Run] = {}
     for place in places:
         if not os.path.isdir(place):
             raise ConfigError(f"{place} is not a folder; give the folders of runs, or a folder with runs below it")
-        for run in runs.find([place], "name") or [runs.look(place)]:
+        below = runs.find([place], "name")
+        if not below and (sentence := no_run.told([place])):
+            raise ConfigError(sentence)
+        for run in below or [runs.look(place)]:
             found.setdefault(run.path.resolve(), run)
     names = _names(list(found.values()))
     return [_load(run, name, f"run-{i}") for i, (run, name) in enumerate(zip(found.values(), names, strict=True), 1)]

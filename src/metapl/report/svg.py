@@ -108,7 +108,7 @@ def line_chart(
     parts = [*_grid(axes, labels), *_marks(axes, marks)]
     for number, line in enumerate(lines):
         parts += _curve(axes, line, number % COLOURS)
-    return Figure(title, description, _document(title, description, HEIGHT, parts) + _legend(lines))
+    return Figure(title, description, document(title, description, HEIGHT, parts) + _legend(lines))
 
 
 def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Figure:
@@ -130,7 +130,7 @@ def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Fig
         anchor = "start" if share == 0 else "end" if share == 1 else "middle"
         spot = f'x="{RIGHT + share * full:.0f}" y="{height - 6}" text-anchor="{anchor}"'
         parts.append(f'<text class="tick" {spot}>{share * most:g}</text>')
-    return Figure(title, description, _document(title, description, height, parts))
+    return Figure(title, description, document(title, description, height, parts))
 
 
 def spans(title: str, description: str, shown: Sequence[Span]) -> Figure:
@@ -152,7 +152,7 @@ def spans(title: str, description: str, shown: Sequence[Span]) -> Figure:
     for tick in _ticks(*axes.x):
         spot = f'x="{float(axes.left(np.array(tick))):.1f}" y="{height - 6}" text-anchor="middle"'
         parts.append(f'<text class="tick" {spot}>{_short(tick, axes.x)}</text>')
-    return Figure(title, description, _document(title, description, height, parts))
+    return Figure(title, description, document(title, description, height, parts))
 
 
 def heat_map(title: str, description: str, counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
@@ -184,10 +184,10 @@ def heat_map(title: str, description: str, counts: NDArray[np.int64], names: Seq
                 parts.append(f'<text class="{ink}" {place} font-size="9">{count}</text>')
     height = int(top + classes * side + 24)
     parts.append(f'<text class="tick" x="{left}" y="{height - 6}">rows: the right class; columns: the answer</text>')
-    return Figure(title, description, _document(title, description, height, parts))
+    return Figure(title, description, document(title, description, height, parts))
 
 
-def _document(title: str, description: str, height: int, parts: Sequence[str]) -> str:
+def document(title: str, description: str, height: int, parts: Sequence[str]) -> str:
     """Its name has no number in it: a page that follows a run tells by it which drawing is which."""
     name = markup(f"{title}. {description}")
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">{"".join(parts)}</svg>'

@@ -1,7 +1,7 @@
 """The paper's Figure 2: what each method makes of the plane, on one data set."""
 
+import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -29,8 +29,8 @@ class Panel(NamedTuple):
     dataset: Dataset
 
 
-def draw(panels: Sequence[Panel], path: Path) -> None:
-    """Draw the decision regions of every method side by side, on the first data set, and save the picture."""
+def draw(panels: Sequence[Panel]) -> bytes:
+    """Draw the decision regions of every method side by side, on the first data set: a PNG."""
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(3.0 * columns, 2.8 * rows + 0.6), layout="constrained")
@@ -41,7 +41,9 @@ def draw(panels: Sequence[Panel], path: Path) -> None:
     for axis in axes[len(panels) :]:
         axis.set_axis_off()
     figure.suptitle("Decision regions on the first data set; the six labelled points are the large ones", fontsize=11)
-    figure.savefig(path, dpi=130)
+    file = io.BytesIO()
+    figure.savefig(file, dpi=130)
+    return file.getvalue()
 
 
 def _draw_panel(axis: Any, panel: Panel) -> None:
