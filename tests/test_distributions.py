@@ -1,5 +1,6 @@
 """A fixed network's answers: computed once, stored as they are, continued where they were left, never mistaken."""
 
+import io
 import json
 
 import jax
@@ -116,6 +117,31 @@ def test_a_whole_file_is_taken_as_it_is(tmp_path, examples):
     again = precompute(tmp_path / "p.npy", teacher(), 0, examples, never, told.append)
     np.testing.assert_allclose(again, direct(teacher(), examples), atol=1e-3)
     assert told == [ROWS]
+
+
+@pytest.mark.parametrize("name", ["p.npy", "p.npy.partial"])
+def test_a_damaged_file_is_one_sentence_and_left_alone(tmp_path, examples, name):
+    """What is cut short must not be filled up with rows of zeros, as a map that may be written to would be."""
+    path, some = tmp_path / name, teacher()
+    whole = np.array(compute(tmp_path / "p.npy", some, examples))
+    good = (tmp_path / "p.npy").read_bytes()
+    (tmp_path / "p.npy").unlink()
+    distributions._note(tmp_path / "p.npy", distributions.origin_of(some, 0, examples), 20)
+    for harmed in (good[: len(good) // 2], b"", array_file(whole[:, :2]), array_file(whole.astype(np.float32))):
+        path.write_bytes(harmed)
+        with pytest.raises(ConfigError, match=rf"{name} (is damaged|was exchanged): .* move it away, and it is made"):
+            compute(tmp_path / "p.npy", some, examples)
+        assert path.read_bytes() == harmed
+    for done in (-5, ROWS + 1):
+        distributions._note(tmp_path / "p.npy", distributions.origin_of(some, 0, examples), done)
+        with pytest.raises(ConfigError, match="nothing beside it says whose answers it holds"):
+            compute(tmp_path / "p.npy", some, examples)
+
+
+def array_file(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("state", ["whole", "partial"])
