@@ -226,9 +226,16 @@ def test_a_threshold_keeps_the_sure_ones_as_often_as_there_were_examples(stored)
 
 
 def test_classes_are_balanced_by_the_best_and_by_copies(stored):
-    """Two of class 0 by rank, the one sure of class 1 twice; the empty class's share goes to the others."""
+    """Two of class 0 by rank, the one sure of class 1 twice; the empty class's share goes to both of them alike."""
     rows = distributions.kept_rows(stored, Keep(per_class=2, threshold=0.55), 0)
-    np.testing.assert_array_equal(rows, [0, 2, 3, 3, 0, 2])
+    np.testing.assert_array_equal(rows, [0, 2, 3, 3, 0, 3])
+
+
+def test_a_class_that_nobody_is_of_leaves_the_others_equal(tmp_path):
+    said = np.repeat(np.arange(4), [5, 0, 9, 7])
+    np.save(tmp_path / "p.npy", np.eye(4, dtype=np.float16)[said])
+    rows = distributions.kept_rows(tmp_path / "p.npy", Keep(per_class=6), 0)
+    np.testing.assert_array_equal(np.bincount(said[rows], minlength=4), [8, 0, 8, 8])
 
 
 TWO_MODELS = """

@@ -179,8 +179,8 @@ def _compute(
 def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
     """Rows of a stored file that are learnt from, repeats included; None if all are.
 
-    Their number depends on the settings alone, so that many seeds can train at once: what is kept is gone through again
-    from its start until there are as many as per_class for all classes, or without it as many as there were.
+    Their number depends on the settings alone, so that many seeds can train at once: as many as per_class for all
+    classes, or without it as many as there were. What is missing (nobody may be of some class) is repeated from all.
     """
     if not keep.per_class and not keep.threshold:
         return None
@@ -195,7 +195,9 @@ def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
         raise ConfigError(
             f"keep.threshold {keep.threshold:g} leaves no unlabelled example: the teacher is nowhere so sure"
         )
-    return np.resize(rows, wanted).astype(np.int32)
+    times, rest = divmod(wanted, len(rows))
+    some = rows[np.arange(rest) * len(rows) // max(rest, 1)]  # at equal distances: rows are sorted by class
+    return np.concatenate([np.tile(rows, times), some]).astype(np.int32)
 
 
 def origin_of(teacher: Teacher, index: int, examples: Examples) -> Origin:
