@@ -27,7 +27,7 @@ from metapl.distributions import Counting, Teacher
 from metapl.models.microbatches import in_parts
 from metapl.pace import Pace
 from metapl.schema import ConfigError
-from metapl.scores import score
+from metapl.scores import over_known, score
 from metapl.sharding import SINGLE, Layout
 from metapl.types import Array, Batch, DistributionsConfig, Keep, Labeler, Metrics, Network, PyTree, Views, Weights
 from metapl.weights import load, starting_from
@@ -423,7 +423,7 @@ def settled(steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout) -> Cal
 @jax.jit
 def means(totals: Metrics, steps: Array | int) -> Metrics:
     """What a report says: apart from the steps, so that it is the same however they were cut."""
-    return jax.tree.map(lambda total: total / steps, totals)
+    return over_known(jax.tree.map(lambda total: total / steps, totals))
 
 
 def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., PyTree]:
