@@ -1,5 +1,6 @@
 """A fixed network's answers: computed once, stored as they are, continued where they were left, never mistaken."""
 
+import io
 import json
 
 import jax
@@ -118,6 +119,31 @@ def test_a_whole_file_is_taken_as_it_is(tmp_path, examples):
     assert told == [ROWS]
 
 
+@pytest.mark.parametrize("name", ["p.npy", "p.npy.partial"])
+def test_a_damaged_file_is_one_sentence_and_left_alone(tmp_path, examples, name):
+    """What is cut short must not be filled up with rows of zeros, as a map that may be written to would be."""
+    path, some = tmp_path / name, teacher()
+    whole = np.array(compute(tmp_path / "p.npy", some, examples))
+    good = (tmp_path / "p.npy").read_bytes()
+    (tmp_path / "p.npy").unlink()
+    distributions._note(tmp_path / "p.npy", distributions.origin_of(some, 0, examples), 20)
+    for harmed in (good[: len(good) // 2], b"", array_file(whole[:, :2]), array_file(whole.astype(np.float32))):
+        path.write_bytes(harmed)
+        with pytest.raises(ConfigError, match=rf"{name} (is damaged|was exchanged): .* move it away, and it is made"):
+            compute(tmp_path / "p.npy", some, examples)
+        assert path.read_bytes() == harmed
+    for done in (-5, ROWS + 1):
+        distributions._note(tmp_path / "p.npy", distributions.origin_of(some, 0, examples), done)
+        with pytest.raises(ConfigError, match="nothing beside it says whose answers it holds"):
+            compute(tmp_path / "p.npy", some, examples)
+
+
+def array_file(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, values)
+    return file.getvalue()
+
+
 @pytest.mark.parametrize("state", ["whole", "partial"])
 @pytest.mark.parametrize("change", ["weights", "examples", "view", "model"])
 def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, examples, state, change):
@@ -200,9 +226,16 @@ def test_a_threshold_keeps_the_sure_ones_as_often_as_there_were_examples(stored)
 
 
 def test_classes_are_balanced_by_the_best_and_by_copies(stored):
-    """Two of class 0 by rank, the one sure of class 1 twice; the empty class's share goes to the others."""
+    """Two of class 0 by rank, the one sure of class 1 twice; the empty class's share goes to both of them alike."""
     rows = distributions.kept_rows(stored, Keep(per_class=2, threshold=0.55), 0)
-    np.testing.assert_array_equal(rows, [0, 2, 3, 3, 0, 2])
+    np.testing.assert_array_equal(rows, [0, 2, 3, 3, 0, 3])
+
+
+def test_a_class_that_nobody_is_of_leaves_the_others_equal(tmp_path):
+    said = np.repeat(np.arange(4), [5, 0, 9, 7])
+    np.save(tmp_path / "p.npy", np.eye(4, dtype=np.float16)[said])
+    rows = distributions.kept_rows(tmp_path / "p.npy", Keep(per_class=6), 0)
+    np.testing.assert_array_equal(np.bincount(said[rows], minlength=4), [8, 0, 8, 8])
 
 
 TWO_MODELS = """

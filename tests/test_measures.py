@@ -45,6 +45,7 @@ def test_top5_counts_the_right_class_among_the_first_five():
     labels = np.array([0, 4, 5, 6], np.int32)
     assert measures.score(logits, labels).top5_accuracy == 2 / 4
     assert measures.score(np.zeros_like(logits), labels).top5_accuracy == 2 / 4  # who knows nothing gets no bonus
+    assert measures.score(np.full_like(logits, np.nan), labels).top5_accuracy == 2 / 4  # nor does who has diverged
 
 
 def test_real_takes_any_right_label_and_leaves_out_pictures_without_one():

@@ -57,6 +57,16 @@ def test_each_seed_has_its_own_choice_and_the_spread_is_of_a_sample():
     json.dumps(summary, allow_nan=False)
 
 
+def test_what_a_diverged_seed_scores_is_told_as_no_number():
+    broken = Evaluation(1, 0, 20, Scores(0.1, float("nan"), float("nan")), None)
+    history = [evaluation(0, 10, 0.5, None), evaluation(1, 10, 0.6, None), evaluation(0, 20, 0.7, None), broken]
+    summary = results.summarize(history)
+    json.dumps(summary, allow_nan=False)
+    assert summary["final"]["nll"] == {"mean": None, "std": None, "seeds": {"0": 1.4, "1": None}}
+    assert summary["final"]["accuracy"]["seeds"] == {"0": 0.7, "1": 0.1}
+    assert list(results.table(summary).columns[2].cells) == ["no number", "no number"]
+
+
 def test_without_validation_nothing_is_selected():
     assert results.summarize([evaluation(0, 10, 0.7, None)])["validation_selected"] is None
 

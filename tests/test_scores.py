@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metapl.scores import FINITE, HISTOGRAM, learns_unlabeled, networks, score
+from metapl.scores import FINITE, HISTOGRAM, learns_unlabeled, networks, over_known, score
 from metapl.types import PSEUDO_LABELS
 
 LABELS = jax.nn.one_hot(jnp.array([0, 2, 2, 1]), 3)
 
 
 def test_labels_become_a_histogram_and_an_accuracy_among_known_truths():
-    metrics = score({"agreement": jnp.ones(()), PSEUDO_LABELS: LABELS}, jnp.array([0, 2, -1, 0]))
+    metrics = over_known(score({"agreement": jnp.ones(()), PSEUDO_LABELS: LABELS}, jnp.array([0, 2, -1, 0])))
     assert set(metrics) == {"agreement", HISTOGRAM, "pseudo_label_accuracy"}
     np.testing.assert_allclose(metrics[HISTOGRAM], [0.25, 0.25, 0.5])
     np.testing.assert_allclose(metrics["pseudo_label_accuracy"], 2 / 3)
@@ -22,8 +22,12 @@ def test_without_truth_there_is_no_accuracy_and_without_labels_nothing():
     assert score({"agreement": jnp.ones(())}, jnp.array([0])).keys() == {"agreement"}
 
 
-def test_a_batch_of_unknown_truths_is_no_division_by_zero():
-    assert score({PSEUDO_LABELS: LABELS}, jnp.full(4, -1))["pseudo_label_accuracy"] == 0
+def test_a_batch_of_unknown_truths_counts_for_nothing():
+    """Nobody knows the first batch; of the second, two labels are known, and one of them is right."""
+    batches = [score({PSEUDO_LABELS: LABELS}, jnp.array(truth)) for truth in ([-1] * 4, [0, -1, -1, 2])]
+    means = jax.tree.map(lambda *values: sum(values) / 2, *batches)
+    assert over_known(means)["pseudo_label_accuracy"] == 0.5
+    assert over_known(batches[0])["pseudo_label_accuracy"] == 0
 
 
 def test_losses_gradients_and_h_belong_to_a_network():

@@ -121,19 +121,24 @@ def precompute(
     count: Count = lambda rows: None,
 ) -> Stored:
     """Compute what is not on disk yet of one seed's answers, and map the file into memory: [N, C]."""
-    origin = origin_of(teacher, index, examples)
+    origin, classes = origin_of(teacher, index, examples), _classes(teacher, examples)
     if processes.agreed(path.exists):
         _refuse_another(path, origin)
         count(len(examples))
     else:
         size = batch_size(examples, teacher.augmentation)
-        _compute(path, origin, partial(_ask, teacher, index, answer), examples, size, count)
-    stored: Stored = np.load(path, mmap_mode="r")
-    return stored
+        _compute(path, origin, partial(_ask, teacher, index, answer), examples, classes, size, count)
+    return _mapped(path, (len(examples), classes))
 
 
 def _ask(teacher: Teacher, index: int, answer: Answer, examples: Some) -> Some:
     return np.asarray(answer(teacher.weights, index, teacher.layout.spread(examples)))
+
+
+def _classes(teacher: Teacher, examples: Examples) -> int:
+    """How many classes the network tells apart; it is not asked anything."""
+    one = jax.ShapeDtypeStruct((1, *examples.shape[1:]), examples.dtype)
+    return int(jax.eval_shape(answer_function(teacher), teacher.weights, 0, one).shape[1])
 
 
 def batch_size(examples: Examples, augmentation: Augmentation) -> int:
@@ -143,11 +148,18 @@ def batch_size(examples: Examples, augmentation: Augmentation) -> int:
 
 
 def _compute(
-    path: Path, origin: Origin, answer: Callable[[Some], Some], examples: Examples, size: int, count: Count
+    path: Path,
+    origin: Origin,
+    answer: Callable[[Some], Some],
+    examples: Examples,
+    classes: int,
+    size: int,
+    count: Count,
 ) -> None:
     """Fill the file batch by batch, from where it was left; of several processes all answer, and one writes."""
     partial = path.with_name(path.name + ".partial")
-    first = processes.agreed(lambda: _refuse_another(path, origin) if partial.exists() else 0)
+    shape = len(examples), classes
+    first = processes.agreed(lambda: _rows_done(path, partial, origin, shape))
     count(first)
     rows = np.load(partial, mmap_mode="r+") if first and processes.leads() else None
     first -= first % size  # left by a program with another size, rows between may be answered twice
@@ -156,7 +168,7 @@ def _compute(
         if processes.leads():
             if rows is None:
                 _note(path, origin, 0)
-                rows = np.lib.format.open_memmap(partial, "w+", np.float16, (len(examples), some.shape[1]))
+                rows = np.lib.format.open_memmap(partial, "w+", np.float16, shape)
             rows[start:end] = some
             rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
             _note(path, origin, end)
@@ -167,8 +179,8 @@ def _compute(
 def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
     """Rows of a stored file that are learnt from, repeats included; None if all are.
 
-    Their number depends on the settings alone, so that many seeds can train at once: what is kept is gone through again
-    from its start until there are as many as per_class for all classes, or without it as many as there were.
+    Their number depends on the settings alone, so that many seeds can train at once: as many as per_class for all
+    classes, or without it as many as there were. What is missing (nobody may be of some class) is repeated from all.
     """
     if not keep.per_class and not keep.threshold:
         return None
@@ -183,7 +195,9 @@ def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
         raise ConfigError(
             f"keep.threshold {keep.threshold:g} leaves no unlabelled example: the teacher is nowhere so sure"
         )
-    return np.resize(rows, wanted).astype(np.int32)
+    times, rest = divmod(wanted, len(rows))
+    some = rows[np.arange(rest) * len(rows) // max(rest, 1)]  # at equal distances: rows are sorted by class
+    return np.concatenate([np.tile(rows, times), some]).astype(np.int32)
 
 
 def origin_of(teacher: Teacher, index: int, examples: Examples) -> Origin:
@@ -211,11 +225,33 @@ def blocks(examples: NDArray[np.generic]) -> Iterator[memoryview]:
         yield np.ascontiguousarray(examples[start : start + MAX_EXAMPLES]).data
 
 
+def _rows_done(path: Path, partial: Path, origin: Origin, shape: tuple[int, int]) -> int:
+    """How many rows an earlier session has left, of the file that we would make and that can be gone on with."""
+    rows = _refuse_another(path, origin) if partial.exists() else 0
+    if rows:
+        _mapped(partial, shape)
+    return rows
+
+
+def _mapped(path: Path, shape: tuple[int, int]) -> Stored:
+    """Map a file into memory; one that was cut short or exchanged is the user's to look at, and not overwritten."""
+    try:
+        stored: Stored = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        raise ConfigError(f"{path} is damaged: it holds no whole array; move it away, and it is made again") from None
+    if stored.dtype != np.float16 or stored.shape != shape:
+        found = f"{stored.dtype} {list(stored.shape)} where float16 {list(shape)} was stored"
+        raise ConfigError(f"{path} was exchanged: it holds {found}; move it away, and it is made again")
+    return stored
+
+
 def _refuse_another(path: Path, origin: Origin) -> int:
     """How many rows are done of a file that is there, if it is the file that we would make."""
     try:
         noted = json.loads(_note_path(path).read_text("utf-8"))
         rows, same = int(noted.pop("done")), noted == json.loads(json.dumps(origin))
+        if not 0 <= rows <= origin["rows"]:
+            raise ValueError(rows)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ConfigError(f"{path}: nothing beside it says whose answers it holds; move it away") from None
     if not same:

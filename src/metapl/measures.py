@@ -49,7 +49,11 @@ def log_softmax(logits: Logits) -> NDArray[np.float64]:
 
 
 def top_accuracy(logits: Logits, labels: Labels, k: int) -> float:
-    """Share of examples for which fewer than `k` classes stand before the right one; of equals, the first does."""
+    """Share of examples for which fewer than `k` classes stand before the right one; of equals, the first does.
+
+    What is no number stands first, as `argmax` has it: a diverged network would be right about everything.
+    """
+    logits = np.where(np.isnan(logits), np.inf, logits)
     of_right = np.take_along_axis(logits, labels[:, None], -1)
     equal_before = (logits == of_right) & (np.arange(logits.shape[-1]) < labels[:, None])
     return float((((logits > of_right) | equal_before).sum(-1) < k).mean())

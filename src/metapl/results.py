@@ -9,6 +9,7 @@ kind. The best score on the test data is nowhere: it would be chosen by the answ
 """
 
 import csv
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -83,9 +84,14 @@ def summarize(history: Sequence[Evaluation]) -> dict[str, Any]:
 
 
 def spread(values: Mapping[int, float]) -> dict[str, Any]:
-    """Mean, standard deviation (n − 1) and each seed's own."""
+    """Mean, standard deviation (n − 1) and each seed's own; None for what is no number, which JSON does not have."""
     mean, std = mean_and_std(np.array(list(values.values())))
-    return {"mean": mean, "std": std, "seeds": {str(seed): value for seed, value in values.items()}}
+    own = {str(seed): _finite(value) for seed, value in values.items()}
+    return {"mean": _finite(mean), "std": _finite(std), "seeds": own}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _over_seeds(runs: Mapping[int, Sequence[Evaluation]], rule: Rule) -> dict[str, Any]:
@@ -130,6 +136,8 @@ def write_evaluations(path: Path, history: Sequence[Evaluation]) -> None:
 
 
 def _cell(name: str, entry: Mapping[str, Any], seeds: int) -> str:
+    if entry["mean"] is None:
+        return "no number"
     scale, digits = (1, 4) if name == "nll" else (100, 2)
     mean = f"{scale * entry['mean']:.{digits}f}"
     return f"{mean} ± {scale * entry['std']:.{digits}f}" if seeds > 1 else mean

@@ -7,22 +7,35 @@ import jax.numpy as jnp
 from metapl.types import PSEUDO_LABELS, Array, Metrics
 
 HISTOGRAM = "pseudo_label_histogram"
+RIGHT, KNOWN = "pseudo_label_accuracy", "pseudo_label_known"
 FINITE = "finite_"  # before a network's name: the share of steps at which its losses and gradients are finite
 ANSWERS = ("feedback", "feedback_cosine")  # the student's answer: it breaks where the student's update does
 
 
 def score(metrics: Metrics, truth: Array | None) -> Metrics:
-    """Put numbers in the place of the labels: a histogram [C] that sums to 1, and the accuracy among known truths."""
+    """Put numbers in the place of the labels: a histogram [C] that sums to 1, and how many are right and known to be.
+
+    Both as shares of the batch, so that `over_known` can divide their means: a batch without a known truth counts for
+    nothing then, and one with a single known truth for little.
+    """
     scored = {name: value for name, value in metrics.items() if name != PSEUDO_LABELS} | finite_shares(metrics)
     labels = metrics.get(PSEUDO_LABELS)
     if labels is None:
         return scored
     scored[HISTOGRAM] = jnp.mean(labels, axis=0)
     if truth is not None:
-        known = truth >= 0
-        right = known & (jnp.argmax(labels, axis=-1) == truth)
-        scored["pseudo_label_accuracy"] = jnp.sum(right) / jnp.maximum(jnp.sum(known), 1)
+        right = jnp.argmax(labels, axis=-1) == truth  # an unknown truth, −1, is no class
+        scored[RIGHT], scored[KNOWN] = jnp.mean(right), jnp.mean(truth >= 0)
     return scored
+
+
+def over_known(means: Metrics) -> Metrics:
+    """Turn the share of right labels into the accuracy among known truths; 0 where none was known."""
+    if KNOWN not in means:
+        return means
+    known = means[KNOWN]
+    others = {name: value for name, value in means.items() if name != KNOWN}
+    return others | {RIGHT: jnp.where(known > 0, means[RIGHT] / jnp.where(known > 0, known, 1), 0)}
 
 
 def finite_shares(metrics: Metrics) -> Metrics:

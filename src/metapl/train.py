@@ -22,6 +22,7 @@ from metapl.distributions import Counting, Teacher
 from metapl.feeding import feeding, on_device
 from metapl.pace import Pace
 from metapl.program import Answers, Data, Program, StageProgram, prepare
+from metapl.scores import over_known
 from metapl.sharding import SINGLE, Layout
 from metapl.types import Array, DistributionsConfig, Keep, Labeler, Metrics, Network, PyTree, Weights
 from metapl.weights import load
@@ -274,4 +275,4 @@ def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
 @jax.jit
 def means(totals: Metrics, steps: Array | int) -> Metrics:
     """What a report says: apart from the steps, so that it is the same however they were cut."""
-    return jax.tree.map(lambda total: total / steps, totals)
+    return over_known(jax.tree.map(lambda total: total / steps, totals))

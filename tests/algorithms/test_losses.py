@@ -8,6 +8,7 @@ import pytest
 from metapl import algorithms, models
 from metapl.algorithms import losses, mpl, supervised, uda
 from metapl.models.mlp import MLP
+from metapl.schema import ConfigError, validate
 from metapl.types import Views
 
 LOGITS = jnp.array([[2.0, -1.0, 0.5], [0.0, 0.3, -0.7]])
@@ -42,3 +43,11 @@ def test_methods_smooth_the_true_labels(kind, metric):
     teacher = state.teacher if kind is mpl.MPL else state
     logits, _ = network.apply(teacher.params, {}, views.labeled, train=False)
     np.testing.assert_allclose(metrics[metric], by_hand(LABELS, logits, 0.4), rtol=1e-5)
+
+
+def test_the_sharpest_temperature_gives_numbers_and_a_sharper_one_is_refused():
+    sharp, far = losses.Consistency(temperature=1e-6), 1e4 * LOGITS
+    loss, _ = losses.consistency(sharp, far, LOGITS)
+    np.testing.assert_allclose(loss, losses.cross_entropy(LOGITS.argmax(-1), LOGITS), rtol=1e-6)
+    with pytest.raises(ConfigError, match=r"temperature takes a number of at least 1e-06"):
+        validate(losses.Consistency(temperature=1e-30))

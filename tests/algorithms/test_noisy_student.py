@@ -8,7 +8,7 @@ import pytest
 from metapl import models, optim
 from metapl.algorithms import noisy_student
 from metapl.models.mlp import MLP
-from metapl.types import Views
+from metapl.types import PSEUDO_LABELS, Views
 
 RATE = 0.3
 
@@ -52,6 +52,9 @@ def test_one_step_is_the_equation(views, network, labels, view):
     expected = jax.tree.map(lambda p, g: p - RATE * g, state.params, gradient)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), after.params, expected)
     np.testing.assert_allclose((metrics["loss"], metrics["unlabeled_loss"]), (true, given), rtol=1e-5)
+    squares = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient))
+    np.testing.assert_allclose(metrics["gradient_norm"], squares**0.5, rtol=1e-5)
+    np.testing.assert_array_equal(metrics[PSEUDO_LABELS], np.eye(3)[np.argmax(views.distributions, -1)])
 
 
 def test_the_student_begins_afresh(views, network):

@@ -23,10 +23,11 @@ def views() -> Views:
     return Views(x[:4], jnp.zeros(4, jnp.int32), x, x)
 
 
-def loss_by_hand(network, teacher, student, views, labels, threshold):
+def loss_by_hand(network, teacher, student, views, labels, threshold, smoothing=0.0):
     p = jax.nn.softmax(network.apply(teacher.params, {}, views.weak, train=False)[0])
     log_s = jax.nn.log_softmax(network.apply(student, {}, views.weak, train=False)[0])
     q = jax.nn.one_hot(p.argmax(-1), 2) if labels == "hard" else p
+    q = (1 - smoothing) * q + smoothing / 2
     return -jnp.sum(jnp.where(p.max(-1, keepdims=True) >= threshold, q * log_s, 0.0)) / len(p)
 
 
@@ -45,6 +46,20 @@ def test_one_step_by_hand(network, views, labels, share):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.student.params, expected)
     jax.tree.map(np.testing.assert_array_equal, after.teacher, teacher)
     assert metrics["mask_rate"] == share
+
+
+def test_given_labels_are_smoothed(network, views):
+    teacher = network.init(jax.random.key(1), views.weak)
+    config = pseudo_labels.PseudoLabels(label_smoothing=0.3, optimizer=optim.Optimizer(learning_rate=1.0))
+    algorithm = pseudo_labels.build(config, network, steps=10)
+    state = algorithm.init(jax.random.key(0), views, teacher)
+    after, metrics = algorithm.step(state, views, jax.random.key(2))
+    loss, gradient = jax.value_and_grad(lambda s: loss_by_hand(network, teacher, s, views, "hard", 0.0, 0.3))(
+        state.student.params
+    )
+    expected = jax.tree.map(jnp.subtract, state.student.params, gradient)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.student.params, expected)
+    np.testing.assert_allclose(metrics["student_loss"], loss, rtol=1e-5)
 
 
 def test_without_a_teacher_there_is_nothing_to_learn_from(network, views):

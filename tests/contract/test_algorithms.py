@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import inspect
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ from metapl.config import Config, Stage
 from metapl.data.digits import Digits
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
+from metapl.scores import over_known, score
 from metapl.train import train
 from metapl.types import PSEUDO_LABELS, Views
 
@@ -66,7 +68,10 @@ def test_a_step_keeps_the_states_shape_and_gives_finite_numbers(kind, network, v
     assert jax.tree.structure(after) == jax.tree.structure(state)
     jax.tree.map(lambda a, b: np.testing.assert_equal((a.shape, a.dtype), (b.shape, b.dtype)), after, state)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, metrics)))
-    assert metrics
+    assert any(name.endswith("gradient_norm") for name in metrics)
+    assert (PSEUDO_LABELS in metrics) == kind.uses_unlabeled
+    told = (Path(__file__).parents[2] / "docs" / "runs.md").read_text("utf-8")
+    assert [name for name in over_known(score(metrics, jnp.zeros(32, jnp.int32))) if f"`{name}`" not in told] == []
     labels = metrics.pop(PSEUDO_LABELS, jnp.full((32, 2), 0.5))
     assert labels.shape == (32, 2)
     np.testing.assert_allclose(labels.sum(-1), 1, rtol=1e-5)

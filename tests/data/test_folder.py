@@ -57,6 +57,13 @@ def test_every_part_and_every_type(root: Path) -> None:
             assert part.images[i].shape == (3, 4, 3)
 
 
+def test_without_a_path_the_first_folder_that_has_labelled_pictures_is_it(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    assert names(read(Folder(), [tmp_path / "cache", root]), "val") == ["val/zebra/v.png"]
+    with pytest.raises(DataError, match="cache has no folder labeled"):
+        read(Folder(), [tmp_path / "cache", tmp_path / "nowhere"])
+
+
 def test_hidden_files_and_other_types_are_ignored(root: Path) -> None:
     before = names(read(Folder(), [root]), "train"), names(read(Folder(), [root]), "unlabeled")
     picture(root / "labeled" / "ant" / ".hidden.png")

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from metapl.data import imagenet_real as real
@@ -40,3 +41,13 @@ def test_missing(tmp_path: Path) -> None:
 def test_other_names(name: str) -> None:
     with pytest.raises(DataError, match="is not the name of"):
         real.in_order_of(((1,), (2,)), [name])
+
+
+def test_classes_in_another_order_are_refused() -> None:
+    """Most pictures have their own label, one has another, one has none; a handful says nothing yet."""
+    own = np.arange(30, dtype=np.int32)
+    mask = real.as_mask([[label, 500] for label in own[:28]] + [[7], []])
+    real.refuse_other_numbers(mask, own)
+    real.refuse_other_numbers(mask[:19], own[::-1][:19])
+    with pytest.raises(DataError, match=r"own label for 3% of the test pictures.* in another order than ImageNet's"):
+        real.refuse_other_numbers(mask, np.roll(own, 21))

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import jax
 import jax.numpy as jnp
 import optax
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Lt
 
 from metapl.types import Array
 
@@ -22,8 +22,9 @@ class Consistency:
 
     weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the term (the paper's UDA factor)."""
-    temperature: Annotated[float, Gt(0)] = 1.0
-    """The target is softmax(logits / temperature): below 1 it is sharper than the network's answer."""
+    temperature: Annotated[float, Ge(1e-6)] = 1.0
+    """The target is softmax(logits / temperature): below 1 it is sharper than the network's answer. Far below, the
+    quotient is no number: labels = "hard" is the limit."""
     labels: Literal["soft", "hard"] = "soft"
     """Learn from the whole target, or from its best class alone."""
     view: Literal["strong", "weak"] = "strong"

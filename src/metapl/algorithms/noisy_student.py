@@ -26,12 +26,24 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
-from metapl.algorithms.losses import accuracy, cross_entropy
-from metapl.types import Algorithm, Array, DistributionsConfig, Learner, Metrics, Network, PyTree, Views, Weights
+from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best
+from metapl.types import (
+    PSEUDO_LABELS,
+    Algorithm,
+    Array,
+    DistributionsConfig,
+    Learner,
+    Metrics,
+    Network,
+    PyTree,
+    Views,
+    Weights,
+)
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,8 @@ def build(config: NoisyStudent, network: Network, steps: int) -> Algorithm:
             "unlabeled_loss": given,
             "labeled_accuracy": accuracy(views.labels, labeled),
             "student_agreement": accuracy(guesses, unlabeled),
+            "gradient_norm": optax.tree.norm(gradient),
+            PSEUDO_LABELS: one_hot_best(views.distributions),
         }
 
     return Algorithm(init, step, lambda student: student.weights)

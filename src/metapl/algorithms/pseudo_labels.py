@@ -4,7 +4,8 @@
     q   = argmax T(x_u; θ_T)             hard labels
     θ_S' = θ_S − η_S ∇_{θ_S} CE(q, S(x_u; θ_S))      over examples with max T(x_u; θ_T) ≥ threshold
 
-The paper's Equation 1, with the threshold of its Table 6. The teacher is what the stage before trained.
+The paper's Equation 1, with the threshold and the label smoothing of its Table 6: (1 − α) q + α / C for q. The teacher
+is what the stage before trained.
 
 | symbol | name            |
 |--------|-----------------|
@@ -24,7 +25,7 @@ from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
-from metapl.algorithms.losses import accuracy, confident, cross_entropies, one_hot_best
+from metapl.algorithms.losses import accuracy, confident, cross_entropies, one_hot_best, smooth
 from metapl.schema import ConfigError
 from metapl.types import (
     PSEUDO_LABELS,
@@ -55,6 +56,8 @@ class PseudoLabels(MethodConfig):
     student_view: Literal["weak", "strong"] = "weak"
     """Which view of the unlabelled examples the student learns from."""
     optimizer: optim.Optimizer = optim.Optimizer()
+    label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of each given label that is spread evenly over all classes (Table 6: 0.1 on ImageNet)."""
 
 
 class State(NamedTuple):
@@ -83,7 +86,8 @@ def build(config: PseudoLabels, network: Network, steps: int) -> Algorithm:
 
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
             logits, stats = network.apply(params, student.stats, student_inputs, train=True, key=key)
-            return jnp.mean(mask * cross_entropies(targets, logits)), (accuracy(targets, logits), stats)
+            costs = cross_entropies(smooth(targets, logits, config.label_smoothing), logits)
+            return jnp.mean(mask * costs), (accuracy(targets, logits), stats)
 
         (loss, (agreement, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(student.params)
         student = learners.update(student, optimizer, gradient, stats)

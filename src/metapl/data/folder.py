@@ -40,7 +40,7 @@ class Folder(PictureConfig):
 
 def read(config: Folder, folders: Folders) -> Source:
     """List the files; none is opened before it is asked for."""
-    root = files.locate(config.name, config.path, folders) if config.path else folders[0]
+    root = files.locate(config.name, config.path, folders) if config.path else _data_folder(config, folders)
     if not (root / config.labeled).is_dir():
         raise DataError(f"{root} has no folder {config.labeled} with a folder of pictures for each class")
     class_names = tuple(_subfolders(root / config.labeled))
@@ -55,6 +55,11 @@ def read(config: Folder, folders: Folders) -> Source:
         paths = _pictures(root / config.unlabeled)
         parts["unlabeled"] = Part(Files(tuple(paths), root), unlabeled_labels(len(paths)))
     return Source(parts, class_names)
+
+
+def _data_folder(config: Folder, folders: Folders) -> Path:
+    """The first that has labelled pictures: who evaluates a run need not say again where it found its own."""
+    return next((folder for folder in folders if (folder / config.labeled).is_dir()), folders[0])
 
 
 def _classes(root: Path, place: Path, class_names: Sequence[str]) -> Part:

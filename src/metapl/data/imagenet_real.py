@@ -17,6 +17,7 @@ from metapl.data.decode import DataError
 from metapl.data.files import Folders
 
 _CLASSES, _PICTURES = 1000, 50_000
+_ENOUGH = 20  # pictures, to tell whether classes are numbered otherwise
 _ORIGIN = "the repository reassessed-imagenet of Google Research"
 _OFFICIAL = re.compile(r"ILSVRC2012_val_(\d{8})(\D|$)")
 
@@ -58,6 +59,19 @@ def as_mask(real: Sequence[Sequence[int]], classes: int = _CLASSES) -> NDArray[n
     for row, labels in zip(mask, real, strict=True):
         row[list(labels)] = True
     return mask
+
+
+def refuse_other_numbers(mask: NDArray[np.bool_], labels: NDArray[np.int32]) -> None:
+    """Refuse data that number ImageNet's classes otherwise: their answers would be compared with other classes.
+
+    ImageNet's own label is among the reassessed ones for most pictures, that of another class for hardly any.
+    """
+    same = mask[np.arange(len(mask)), labels][mask.any(-1)]
+    if len(same) >= _ENOUGH and same.mean() < 0.5:
+        raise DataError(
+            f"real_labels: they have the data's own label for {same.mean():.0%} of the test pictures, so the classes "
+            "here are in another order than ImageNet's, that of the WordNet ids; name folders by these (n01440764, …)"
+        )
 
 
 def _number(name: str, count: int) -> int:

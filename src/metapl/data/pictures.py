@@ -48,7 +48,9 @@ def _real_labels(config: PictureConfig, dataset: PictureDataset, folders: Folder
         return None
     real = imagenet_real.read(folders, config.real_labels)
     names = _file_names(dataset.test, config.name_field if isinstance(config, tfrecord.TFRecord) else "")
-    return imagenet_real.as_mask(imagenet_real.in_order_of(real, names), len(dataset.class_names))
+    mask = imagenet_real.as_mask(imagenet_real.in_order_of(real, names), len(dataset.class_names))
+    imagenet_real.refuse_other_numbers(mask, dataset.test_labels)
+    return mask
 
 
 def _file_names(images: Images, field: str) -> list[str]:
