@@ -8,7 +8,9 @@ import os
 import platform
 import resource
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -89,22 +91,63 @@ def connect(cluster: Cluster) -> None:
         return
     import jax
 
+    # It would hear SIGTERM in our place, and do nothing, from here to the first step.
+    jax.config.update("jax_enable_preemption_service", False)
     # The service hears whoever reaches it: on one machine, that is this machine.
     local = cluster.coordinator.rpartition(":")[0] in ("localhost", "127.0.0.1", "[::1]")
     told = bool(cluster.coordinator)
     try:
-        jax.distributed.initialize(
-            cluster.coordinator if told else None,
-            cluster.processes if told else None,
-            cluster.process_id if told else None,
-            cluster_detection_method={"none": "deactivate", "auto": None}.get(cluster.cluster, cluster.cluster),
-            coordinator_bind_address=cluster.coordinator if local else None,
-            initialization_timeout=JOIN_S,
-            heartbeat_timeout_seconds=HEARTBEAT_S,
-        )
-    except (RuntimeError, ValueError) as error:
-        asked = f"the other processes at {cluster.coordinator}" if told else "a cluster to be part of"
-        raise ConfigError(f"did not find {asked} within {JOIN_S} s: {str(error).splitlines()[0]}") from None
+        with _no_longer_than(JOIN_S, _not_all_came(cluster)):
+            jax.distributed.initialize(
+                cluster.coordinator if told else None,
+                cluster.processes if told else None,
+                cluster.process_id if told else None,
+                cluster_detection_method=_DETECTION.get(cluster.cluster, cluster.cluster),
+                coordinator_bind_address=cluster.coordinator if local else None,
+                initialization_timeout=JOIN_S + HEARTBEAT_S,
+                heartbeat_timeout_seconds=HEARTBEAT_S,
+            )
+    except Exception as error:  # of the system, of a package that is not there, of a variable that is not set
+        why = f"{error} is not set" if isinstance(error, KeyError) else _first_line(error)
+        if told:
+            raise ConfigError(f"the processes cannot meet at {cluster.coordinator}: {why}") from None
+        raise ConfigError(
+            f"--cluster {cluster.cluster} does not find this process to be a part of one ({why}): start it as one "
+            "(srun, mpirun, a job), or say --processes, --process-id and --coordinator"
+        ) from None
+
+
+# By the names that JAX has for them. Its way to ask Kubernetes has none in 0.10.2: it is the last that it tries.
+_DETECTION = {"none": "deactivate", "auto": None, "k8s": None}
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _not_all_came(cluster: Cluster) -> str:
+    where = f"of the {cluster.processes} processes came to {cluster.coordinator}" if cluster.coordinator else "came"
+    return (
+        f"not all {where} within {JOIN_S} s: each needs the same number of processes and the same coordinator, and a "
+        "process id of its own"
+    )
+
+
+@contextmanager
+def _no_longer_than(seconds: float, sentence: str) -> Iterator[None]:
+    """End the process with a sentence if the block lasts longer: JAX would abort it, with a trace of C++."""
+
+    def leave() -> None:
+        print(f"metapl: {sentence}", file=sys.stderr, flush=True)  # noqa: T201
+        os._exit(2)
+
+    timer = threading.Timer(seconds, leave)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def cache_folder() -> Path:
