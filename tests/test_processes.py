@@ -1,18 +1,21 @@
 """Two real processes on one machine: the same run as one process, and no one waits for a process that is gone."""
 
+import errno
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 import metapl
-from metapl import processes
+from metapl import processes, rundir, runtime
 from metapl.runtime import Cluster
 from metapl.schema import ConfigError, validate
 
@@ -91,6 +94,11 @@ def test_two_processes_give_the_numbers_of_one(place, whole):
     assert "accuracy" not in whole[1], "one process speaks"
 
 
+def test_processes_connect_before_the_first_program_is_compiled(whole):
+    """Gloo gives up after 30 s: who has to compile what the other has kept would come too late."""
+    assert -1 < whole[0].find("[Gloo] Rank 0 is connected") < whole[0].index("mpl: begins")
+
+
 @pytest.mark.parametrize("lost", [0, 1])
 def test_when_a_process_is_killed_the_other_ends_and_the_run_goes_on(place, whole, lost):
     """With one process, which has one device, where process 0 was lost; with two where process 1 was."""
@@ -145,6 +153,86 @@ def test_alone_nothing_is_asked_of_others():
 def test_flags_that_do_not_fit_are_refused(cluster, says):
     with pytest.raises(ConfigError, match=says):
         validate(cluster)
+
+
+def test_a_process_with_another_command_is_refused(monkeypatch):
+    given = {"seeds": 1, "stages": [{"steps": 20}], "at_once": "auto"}
+    processes.alike(given)
+    monkeypatch.setattr(processes, "same", lambda _: given)
+    processes.alike(dict(given))
+    with pytest.raises(ConfigError, match="was started with another seeds, stages than process 0"):
+        processes.alike(given | {"seeds": 2, "stages": [{"steps": 21}]})
+
+
+def test_a_run_is_told_from_one_with_the_same_settings(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / rundir.ENVIRONMENT).write_text(json.dumps({"command": ["train", "--out", name]}))
+    assert rundir.fingerprint(tmp_path / "one") != rundir.fingerprint(tmp_path / "other")
+
+
+class Leaving:
+    """What looks after the others, without any."""
+
+    def __init__(self, client):
+        pass
+
+    def leave(self, sentence, code):
+        raise SystemExit(f"{code}: {sentence}")
+
+    def suspect(self):
+        raise AssertionError("nobody is lost where a disk is full")
+
+    def close(self):
+        pass
+
+
+def test_a_full_disk_is_a_sentence_for_several_processes_too(monkeypatch):
+    monkeypatch.setattr(processes, "_client", object)
+    monkeypatch.setattr(processes, "_Watch", Leaving)
+    with pytest.raises(SystemExit, match=r"2: runs/mine/log: No space left on device"), processes.together():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/mine/log")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "error", "says"),
+    [
+        (Cluster(cluster="slurm"), KeyError("SLURM_JOB_ID"), "--cluster slurm does not find .*'SLURM_JOB_ID' is not"),
+        (Cluster(cluster="mpi4py"), ImportError("No module named 'mpi4py'"), "--cluster mpi4py .*No module named"),
+        (Cluster(cluster="auto"), ValueError("no address"), r"\(no address\): start it as one \(srun"),
+        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError("in use\ntrace"), r"127.0.0.1:1: in use$"),
+        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError(), r"127.0.0.1:1: RuntimeError$"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_a_sentence(cluster, error, says, monkeypatch):
+    def initialize(*_, **__):
+        raise error
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with pytest.raises(ConfigError, match=says):
+        runtime.connect(cluster)
+
+
+def test_jax_has_a_name_for_each_cluster(monkeypatch):
+    """Of a name that it does not know, it says that it is not supported, wherever it is asked."""
+    from jax._src.clusters import ClusterEnv
+
+    asked = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **words: asked.append(words))
+    for name in ("slurm", "k8s", "ompi", "mpi4py", "auto"):
+        runtime.connect(Cluster(cluster=name))
+    known = {env.name for env in ClusterEnv._cluster_types} | {None}
+    assert {words["cluster_detection_method"] for words in asked} <= known
+
+
+def test_who_waits_in_vain_for_others_is_told(monkeypatch, capfd):
+    left = threading.Event()
+    monkeypatch.setattr(os, "_exit", lambda code: left.set() if code == 2 else None)
+    monkeypatch.setattr(runtime, "JOIN_S", 0.01)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **__: left.wait(10))
+    runtime.connect(Cluster(3, 1, "127.0.0.1:1"))
+    assert left.is_set()
+    assert "not all of the 3 processes came to 127.0.0.1:1 within 0.01 s" in capfd.readouterr().err
 
 
 def test_a_folder_that_is_not_seen_is_refused(tmp_path, monkeypatch):

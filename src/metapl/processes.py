@@ -17,11 +17,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from metapl.disk import is_refusal, reason
 from metapl.schema import ConfigError
 from metapl.signals import Stopped
 
@@ -71,6 +72,17 @@ def same(value: T) -> T:
     return agreed(lambda: value)
 
 
+def alike(given: Mapping[str, Any]) -> None:
+    """Refuse to go on where this process was given something else than process 0: no number would be right."""
+    mine = json.loads(json.dumps(given))
+    first = same(mine)
+    if other := sorted(name for name in {*mine, *first} if mine.get(name) != first.get(name)):
+        raise ConfigError(
+            f"process {index()} on {socket.gethostname()} was started with another {', '.join(other)} than process 0: "
+            "all processes need the same command, but for --process-id"
+        )
+
+
 def meet(place: str) -> None:
     """Wait until every process has come to a place, whose name is used once."""
     if client := _client():
@@ -115,6 +127,8 @@ def together() -> Iterator[None]:
     except ConfigError as error:
         watch.leave(str(error), 2)
     except Exception as error:
+        if isinstance(error, OSError) and is_refusal(error):
+            watch.leave(f"{error.filename or 'the disk'}: {reason(error)}", 2)
         # Where a process is lost, what the others compute breaks, too: the watch knows who it was, and ends this one.
         watch.suspect()
         traceback.print_exception(error)

@@ -76,13 +76,17 @@ def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path
     with locked(out) if processes.leads() else nullcontext():
         processes.agreed(lambda: rundir.write(out, begun, datasets[0].manifest))
         processes.see(out / rundir.CONFIG)
+        if not processes.leads():  # another machine's files may be other ones
+            rundir.check_data(out, datasets[0])
         log(out, "began", pid=os.getpid())
         work(out, begun, datasets, program, Found(), None, console)
 
 
 def prepared(config: Config, datasets: Sequence[Dataset], say: Say) -> Program:
-    """Make the program, and say who computes it where that is not one device."""
+    """Make the program, have all who compute it meet, and say who they are where that is not one device."""
     program = prepare(config, datasets)
+    processes.meet("start")
+    program.layout.acquaint()
     if program.layout.words:
         say(program.layout.words + (f", in {processes.count()} processes" if processes.count() > 1 else ""))
     return program
@@ -98,6 +102,7 @@ def resume(out: Path, folders: Folders | None, console: Console, parallel: Paral
     begun, differences = rundir.read(out)
     if parallel is not None:
         begun = replace(begun, config=replace(begun.config, parallel=parallel))
+    processes.alike({"RUN": rundir.fingerprint(out), "mode": to_dict(begun.config.parallel)})
     with locked(out) if processes.leads() else nullcontext():
         if processes.agreed((out / rundir.RESULT).exists):
             say(f"{out} is finished: there is nothing left to do; its result is in {out / rundir.RESULT}")

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from metapl.flags import dedent, parse
 from metapl.folders import claim, next_free
-from metapl.schema import ConfigError, validate
+from metapl.schema import ConfigError, to_dict, validate
 
 
 def train(args: Sequence[str]) -> None:
@@ -66,6 +66,8 @@ def train(args: Sequence[str]) -> None:
     validate(flags)
     runtime.connect(flags.cluster)
     with processes.together():
+        given = {"seeds": flags.seeds, "seeds_at_once": flags.seeds_at_once, "out": str(flags.out)}
+        processes.alike(given | {"processes": processes.count()} | to_dict(flags.config))
         wanted = flags.out or Path("runs") / Path(args[0]).stem
         out = Path(processes.agreed(lambda: str(rundir.claim(wanted if flags.out else next_free(wanted)))))
         runtime.start()

@@ -93,6 +93,11 @@ def read(run: Path) -> tuple[Begun, list[str]]:
     return begun, _differences(environment)
 
 
+def fingerprint(run: Path) -> str:
+    """Tell a run from all others, wherever this machine has its folder."""
+    return _sha256((run / ENVIRONMENT).read_bytes())
+
+
 @contextmanager
 def where_it_began(run: Path) -> Iterator[None]:
     """Work where the run was begun, if that folder is still there: paths in its settings may be relative to it."""

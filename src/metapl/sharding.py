@@ -130,6 +130,23 @@ class Layout:
 
         return jax.tree.map(at, shapes, self.shardings(shapes, leading))
 
+    def acquaint(self) -> None:
+        """Have the processes connect in every group that they will compute in, while all are here.
+
+        On CPUs (gloo) a group connects at its first sum, for which its members have to come within 30 s of each other:
+        who has to compile a program that another has kept would come too late. Once connected, they wait for longer.
+        """
+        if self.mesh is None or jax.process_count() == 1:
+            return
+        groups = [axes for axes in (DATA, MODEL, ALL) if _size(self.mesh, axes) > 1]
+        sums = jax.shard_map(
+            lambda one: [jax.lax.psum(one, axes) for axes in groups],
+            mesh=self.mesh,
+            in_specs=PartitionSpec(),
+            out_specs=PartitionSpec(),
+        )
+        jax.block_until_ready(jax.jit(sums)(self.put(np.float32(1))))
+
     def share(self, size: int) -> tuple[tuple[int, ...], int]:
         """Which rows of a batch of this size this process has to read: some (which) of so many equal parts."""
         if self.mesh is None or jax.process_count() == 1:
