@@ -17,7 +17,7 @@ from rich.console import Console
 from sklearn.datasets import load_digits
 
 from metapl import config as configs
-from metapl import data, run
+from metapl import data, run, run_cli, sharding
 from metapl.lock import locked
 from metapl.program import prepare
 from metapl.rundir import claim
@@ -341,6 +341,17 @@ def test_a_run_is_never_overwritten(place, copy):
 def test_another_process_on_the_run_is_locked_out_with_the_pid_of_the_first(place, copy):
     with locked(copy), pytest.raises(ConfigError, match=f"process {os.getpid()} on .* is at work in"):
         place.resume(copy.name)
+
+
+def test_where_the_work_cannot_be_shared_as_before_a_sentence_says_how(place, copy):
+    parallel = sharding.Parallel("hybrid", 4)
+    with pytest.raises(ConfigError, match=r"does not divide the 1 devices .*; metapl resume .* --mode auto goes on"):
+        run.resume(copy, None, Console(quiet=True), parallel)
+
+
+def test_a_model_axis_without_its_mode_is_refused(copy):
+    with pytest.raises(ConfigError, match="mode 'hybrid' goes with a model above 1, got 'auto' and 4"):
+        run_cli.resume([str(copy), "--model", "4"])
 
 
 def test_edited_settings_are_refused(place, copy):

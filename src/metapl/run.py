@@ -49,7 +49,7 @@ from metapl.results import Evaluation
 from metapl.rundir import Begun
 from metapl.saver import Found, Saver, found_in, log, newest_good, steps_done
 from metapl.schema import ConfigError, to_dict
-from metapl.sharding import Parallel, to_host
+from metapl.sharding import Parallel, ShareError, to_host
 from metapl.sinks.series import Session
 from metapl.train import Examine, Resumed, Trained, answers_stem, train
 from metapl.types import DistributionsConfig, Listen, Metrics, Numbers
@@ -121,8 +121,12 @@ def resume(out: Path, folders: Folders | None, console: Console, parallel: Paral
             resumed = Resumed(note["stage"], note["step"], partial(checkpoint.read_tree, path))
             stage = f"stage {note['stage'] + 1} of {len(begun.config.stages)}"
             say(f"going on from {path.name}: step {note['step']:,} of {stage}")
+        try:
+            program = prepared(begun.config, datasets, say)
+        except ShareError as error:
+            raise ConfigError(f"{error}; metapl resume {out} --mode auto goes on with what is here") from None
         log(out, "resumed", pid=os.getpid(), checkpoint=path and path.name)
-        work(out, begun, datasets, prepared(begun.config, datasets, say), found, resumed, console)
+        work(out, begun, datasets, program, found, resumed, console)
 
 
 def good_checkpoint(out: Path, fits: Callable[[checkpoint.Note], str], say: Say) -> Path | None:

@@ -135,7 +135,7 @@ def resume(args: Sequence[str]) -> None:
     from metapl import processes, run, rundir
     from metapl.sharding import Parallel
 
-    parallel = Parallel(flags.mode, flags.model) if flags.mode else None
+    parallel = Parallel(flags.mode or "auto", flags.model) if flags.mode or flags.model > 1 else None
     if parallel:
         validate(parallel)
     runtime.connect(flags.cluster)

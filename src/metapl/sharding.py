@@ -197,6 +197,10 @@ class Layout:
 SINGLE = Layout()
 
 
+class ShareError(ConfigError):
+    """The devices that there are cannot share the work in the way that was asked for."""
+
+
 def layout(
     settings: Parallel,
     batches: Mapping[str, int],
@@ -210,17 +214,17 @@ def layout(
     found = jax.devices() if devices is None else devices
     several = devices is None and jax.process_count() > 1
     if settings.mode == "single" and several:
-        raise ConfigError("parallel.mode = 'single' is for one process, and there are several")
+        raise ShareError("parallel.mode = 'single' is for one process, and there are several")
     if settings.mode == "single" or (len(found) == 1 and settings.mode != "hybrid"):
         return SINGLE
     if len(found) % settings.model:
-        raise ConfigError(f"parallel.model = {settings.model} does not divide the {len(found)} devices that there are")
+        raise ShareError(f"parallel.model = {settings.model} does not divide the {len(found)} devices that there are")
     mode = "data" if settings.mode == "auto" else settings.mode
     shape = (len(found) // settings.model, settings.model)
     if wrong := _undivided({**batches, **(parts or {})}, shape[0] if mode == "hybrid" else len(found)):
         if settings.mode == "auto" and not several:
             return Layout(words=f"one of {len(found)} devices works: {wrong}")
-        raise ConfigError(wrong)
+        raise ShareError(wrong)
     mesh = Mesh(arranged(shape, found), ALL)
     table = dict(TABLE[mode])
     if _undivided(batches, len(found)):

@@ -77,16 +77,48 @@ def test_what_does_not_fit_comes_with_advice(planned):
         "--model.remat",
         "--parallel.mode hybrid --parallel.model 2",
         "--stages.0.microbatches 2",
-        "--stages.0.unlabeled_batch 8",
+        "--stages.0.labeled_batch 4",
     ):
         assert setting in said
     thrifty = configs.parse(TINY.replace('name = "mlp"', model + '\nremat = true\nprecision = "bfloat16"'), "here")
     assert [line.split()[0] for line in advice(thrifty, 0, devices=1)] == [
         "--stages.0.microbatches",
-        "--stages.0.unlabeled_batch",
+        "--stages.0.labeled_batch",
     ]
-    odd = configs.parse(TINY.replace("labeled_batch = 8", "labeled_batch = 5"), "here")
-    assert [line.split()[0] for line in advice(odd, 0, devices=1)] == ["--stages.0.unlabeled_batch"]
+
+
+MPL = "method.name = 'mpl'\n"
+
+
+@pytest.mark.parametrize(
+    ("stages", "devices", "words"),
+    [
+        ("", 6, ["--parallel.mode hybrid --parallel.model 2", "--stages.0.microbatches"]),
+        ("labeled_batch = 4\nunlabeled_batch = 7", 1, ["--stages.0.microbatches 2", "--stages.0.labeled_batch 2"]),
+        ("labeled_batch = 9", 9, ["--parallel.mode hybrid --parallel.model 3"]),
+        ("labeled_batch = 1", 1, ["a smaller network"]),
+        (MPL + "labeled_batch = 3\nunlabeled_batch = 8", 1, ["--stages.0.unlabeled_batch 4"]),
+        (MPL + "labeled_batch = 3\nunlabeled_batch = 1", 1, ["a smaller network"]),
+    ],
+)
+def test_advice_can_be_followed(stages, devices, words):
+    """Groups and batches divide, and the batch is one that the method looks at."""
+    given = stages or "labeled_batch = 12"
+    found = advice(configs.parse(f"[[stages]]\n{given}", "here"), 0, devices)
+    assert [line.startswith(start) for line, start in zip(found, words, strict=False)] == [True] * len(words), found
+    assert stages == "" or len(found) == len(words), found
+
+
+def test_advice_names_the_networks_own_stage():
+    text = "[model]\nname = 'wide_resnet'\n[[stages]]\n[[stages]]\n" + (
+        "method.name = 'noisy_student'\nmodel = {name = 'wide_resnet', depth = 10}"
+    )
+    config = configs.parse("[data]\nname = 'digits'\n" + text, "here")
+    assert advice(config, 0, 1)[0].startswith("--model.precision")
+    assert [line.split()[0] for line in advice(config, 1, 1)][:2] == [
+        "--stages.1.model.precision",
+        "--stages.1.model.remat:",
+    ]
 
 
 def test_a_refusal_is_a_sentence(planned, monkeypatch, tmp_path):
@@ -141,6 +173,8 @@ def test_examples_are_known_or_asked_for():
         examples.of(own)
     with pytest.raises(ConfigError, match="say it with --classes"):
         examples.of(own, size=96)
+    with pytest.raises(ConfigError, match="two_moons has points, not pictures: leave --size out"):
+        examples.of(configs.load("two_moons_mpl"), size=96)
     assert examples.of(own, classes=7, size=96) == ((96, 96, 3), 7)
 
 

@@ -41,6 +41,8 @@ def of(config: Config, classes: int = 0, size: int = 0) -> Examples:
         if not side:
             raise ConfigError(f"how large pictures of {config.data.name} are, no file was asked: say it with --size")
         found = found._replace(shape=(side, side, found.shape[2]))
+    elif size:
+        raise ConfigError(f"{config.data.name} has points, not pictures: leave --size out")
     if classes or not found.classes:
         if not classes:
             raise ConfigError(f"how many classes {config.data.name} has, no file was asked: say it with --classes")
