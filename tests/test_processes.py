@@ -200,8 +200,8 @@ def test_a_full_disk_is_a_sentence_for_several_processes_too(monkeypatch):
         (Cluster(cluster="slurm"), KeyError("SLURM_JOB_ID"), "--cluster slurm does not find .*'SLURM_JOB_ID' is not"),
         (Cluster(cluster="mpi4py"), ImportError("No module named 'mpi4py'"), "--cluster mpi4py .*No module named"),
         (Cluster(cluster="auto"), ValueError("no address"), r"\(no address\): start it as one \(srun"),
-        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError("in use\ntrace"), r"127.0.0.1:1: in use$"),
-        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError(), r"127.0.0.1:1: RuntimeError$"),
+        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError("in use\ntrace"), r"127.0.0.1:1: in use; is it .* port free"),
+        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError(), r"127.0.0.1:1: RuntimeError; is it"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_a_sentence(cluster, error, says, monkeypatch):

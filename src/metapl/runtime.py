@@ -110,7 +110,8 @@ def connect(cluster: Cluster) -> None:
     except Exception as error:  # of the system, of a package that is not there, of a variable that is not set
         why = f"{error} is not set" if isinstance(error, KeyError) else _first_line(error)
         if told:
-            raise ConfigError(f"the processes cannot meet at {cluster.coordinator}: {why}") from None
+            meet = f"the processes cannot meet at {cluster.coordinator}: {why}"
+            raise ConfigError(f"{meet}; is it an address of process 0's machine, and the port free?") from None
         raise ConfigError(
             f"--cluster {cluster.cluster} does not find this process to be a part of one ({why}): start it as one "
             "(srun, mpirun, a job), or say --processes, --process-id and --coordinator"

@@ -1,6 +1,7 @@
 """What to change where a step does not fit, the cheapest first."""
 
 import dataclasses
+from collections.abc import Mapping
 
 from metapl.config import Config, Stage
 
@@ -19,14 +20,15 @@ def advice(config: Config, index: int, devices: int) -> list[str]:
     groups = range(config.parallel.model + 1, devices + 1)
     if more := next((size for size in groups if devices % size == 0), 0):
         found.append(f"--parallel.mode hybrid --parallel.model {more}: {more} devices share each picture and weight")
-    parts = next((parts for parts in range(stage.microbatches + 1, 4096) if _divides(stage, parts, devices, config)), 0)
-    if parts:
+    batches, replicas = _batches(stage), devices // config.parallel.model
+    more_parts = range(stage.microbatches + 1, 4096)
+    if parts := next((parts for parts in more_parts if _divide(batches, parts * replicas)), 0):
         found.append(
             f"--stages.{index}.microbatches {parts}: the activations of one part of the batch at a time; one more "
             "forward pass, and batch norm sees one part at a time"
         )
-    name, size = list(_batches(stage).items())[-1]
-    if _divides(dataclasses.replace(stage, **{name: size // 2}), stage.microbatches, devices, config) and size > 1:
+    name, size = list(batches.items())[-1]
+    if size > 1 and _divide({name: size // 2}, stage.microbatches * replicas):
         found.append(f"--stages.{index}.{name} {size // 2}: a smaller batch, another method")
     return found or ["a smaller network, or smaller pictures: another method"]
 
@@ -37,7 +39,6 @@ def _batches(stage: Stage) -> dict[str, int]:
     return labeled | {"unlabeled_batch": stage.unlabeled_batch} if stage.method.uses_unlabeled else labeled
 
 
-def _divides(stage: Stage, parts: int, devices: int, config: Config) -> bool:
+def _divide(batches: Mapping[str, int], among: int) -> bool:
     """Can each part still be shared by all replicas?"""
-    replicas = devices // config.parallel.model
-    return all(size % (parts * replicas) == 0 for size in _batches(stage).values())
+    return all(size % among == 0 for size in batches.values())
