@@ -235,6 +235,43 @@ def test_who_waits_in_vain_for_others_is_told(monkeypatch, capfd):
     assert "not all of the 3 processes came to 127.0.0.1:1 within 0.01 s" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("leads", [True, False])
+def test_who_lost_a_third_process_waits_until_process_0_has_missed_it(leads, monkeypatch):
+    slept = []
+    monkeypatch.setattr(processes.time, "sleep", slept.append)
+    monkeypatch.setattr(processes, "leads", lambda: leads)
+    watch = processes._Watch.__new__(processes._Watch)
+    watch._patience_s = processes.PATIENCE_S
+    watch.suspect()
+    assert watch._patience_s == (4 * processes.BEAT_S if leads else processes.PATIENCE_S)
+    assert slept[0] > watch._patience_s + processes.BEAT_S
+
+
+class Store(dict):
+    """What jax.distributed keeps for all."""
+
+    key_value_set = dict.__setitem__
+
+    def key_value_dir_get(self, start):
+        return [(key, told) for key, told in self.items() if key.startswith(start)]
+
+
+def test_what_process_0_misses_all_others_tell_of_with_the_same_exit_code(monkeypatch, capsys):
+    def leaving(code):
+        raise SystemExit(code)
+
+    watch = processes._Watch.__new__(processes._Watch)
+    watch._client, watch._over = Store(), threading.Event()
+    monkeypatch.setattr(os, "_exit", leaving)
+    monkeypatch.setattr(processes.time, "sleep", lambda _: None)
+    for process in (0, 1):
+        monkeypatch.setattr(processes, "index", lambda process=process: process)
+        with pytest.raises(SystemExit) as stop:
+            watch._lost(2) if process == 0 else watch._look()
+        assert stop.value.code == processes.LOST
+        assert "process 2 of 1 is lost, and nothing" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_not_seen_is_refused(tmp_path, monkeypatch):
     processes.see(tmp_path / "elsewhere")  # one process has nobody to share with
     monkeypatch.setattr(processes, "count", lambda: 2)

@@ -155,13 +155,17 @@ class _Watch:
         self._over.set()
 
     def suspect(self) -> None:
-        """Something broke that breaks when a process is lost: give the watch the time to find out."""
-        self._patience_s = 4 * BEAT_S
-        time.sleep(self._patience_s + LINGER_S)
+        """Something broke that breaks when a process is lost: give the watch the time to find out.
+
+        Only process 0 misses a third one, and where nothing broke there, not before its usual patience is over.
+        """
+        if leads():
+            self._patience_s = 4 * BEAT_S
+        time.sleep(self._patience_s + 2 * BEAT_S + LINGER_S)
 
     def leave(self, sentence: str, code: int) -> None:
         """End this process, whatever its other threads wait for, and let the others know why."""
-        self._client.key_value_set(f"metapl/gone/{index()}", sentence)
+        self._tell(sentence, 1)
         _say(sentence)
         if leads():
             time.sleep(LINGER_S)
@@ -178,9 +182,10 @@ class _Watch:
                 return
 
     def _look(self) -> None:
-        for key, sentence in self._client.key_value_dir_get("metapl/gone/"):
+        for key, told in self._client.key_value_dir_get("metapl/gone/"):
+            code, _, sentence = told.partition(" ")
             if key.rsplit("/", 1)[1] != str(index()):
-                _end(f"process {key.rsplit('/', 1)[1]} has ended: {sentence}", 1)
+                _end(f"process {key.rsplit('/', 1)[1]} has ended: {sentence}", int(code))
         if not leads():
             return
         now, beats = time.monotonic(), dict(self._client.key_value_dir_get("metapl/here/"))
@@ -206,10 +211,17 @@ class _Watch:
     def _lost(self, other: int) -> None:
         if self._over.is_set():
             return
-        sentence = f"process {other} of {count()} is lost, and nothing can be computed without it"
+        sentence = (
+            f"process {other} of {count()} is lost, and nothing can be computed without it; metapl resume goes on from "
+            "the last checkpoint, with any number of processes"
+        )
         if leads():
-            self._client.key_value_set(f"metapl/gone/{index()}", sentence)
-        _end(f"{sentence}; metapl resume goes on from the last checkpoint, with any number of processes", LOST)
+            self._tell(sentence, LOST)
+        _end(sentence, LOST)
+
+    def _tell(self, sentence: str, code: int) -> None:
+        """Let the others know why this process ends, and with which exit code they do."""
+        self._client.key_value_set(f"metapl/gone/{index()}", f"{code} {sentence}")
 
 
 def _end(sentence: str, code: int) -> None:
