@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import optax
 from annotated_types import Ge
 
 from metapl import optim
@@ -68,6 +69,7 @@ def build(config: Entropy, network: Network, steps: int) -> Algorithm:
             return supervised + config.weight * unsure, (metrics, stats)
 
         gradient, (metrics, stats) = jax.grad(loss_fn, has_aux=True)(learner.params)
+        metrics["gradient_norm"] = optax.tree.norm(gradient)
         return learners.update(learner, optimizer, gradient, stats), metrics
 
     return Algorithm(init, step, lambda learner: learner.weights)
