@@ -63,22 +63,26 @@ def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
 
 def batches(config: Config) -> dict[str, int]:
     """How large the batches are that methods look at, by the names of their settings."""
-    sizes = {}
-    for index, stage in enumerate(config.stages):
-        sizes[f"stages.{index}.labeled_batch"] = stage.labeled_batch
-        if stage.method.uses_unlabeled:
-            sizes[f"stages.{index}.unlabeled_batch"] = stage.unlabeled_batch
-    return sizes
+    return {
+        f"stages.{index}.{name}": size
+        for index, stage in enumerate(config.stages)
+        for name, size in stage_batches(stage).items()
+    }
+
+
+def stage_batches(stage: Stage) -> dict[str, int]:
+    """Those of one stage."""
+    labeled = {"labeled_batch": stage.labeled_batch}
+    return labeled | {"unlabeled_batch": stage.unlabeled_batch} if stage.method.uses_unlabeled else labeled
 
 
 def parts(config: Config) -> dict[str, int]:
     """How much of the batches networks see at once, where that is less."""
     return {
-        f"{name} / microbatches": size // stage.microbatches
+        f"stages.{index}.{name} / microbatches": size // stage.microbatches
         for index, stage in enumerate(config.stages)
         if stage.microbatches > 1
-        for name, size in batches(config).items()
-        if name.startswith(f"stages.{index}.")
+        for name, size in stage_batches(stage).items()
     }
 
 

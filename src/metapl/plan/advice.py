@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Mapping
 
-from metapl.config import Config, Stage
+from metapl.config import Config
+from metapl.program import stage_batches
 
 
 def advice(config: Config, index: int, devices: int) -> list[str]:
@@ -20,7 +21,7 @@ def advice(config: Config, index: int, devices: int) -> list[str]:
     groups = range(config.parallel.model + 1, devices + 1)
     if more := next((size for size in groups if devices % size == 0), 0):
         found.append(f"--parallel.mode hybrid --parallel.model {more}: {more} devices share each picture and weight")
-    batches, replicas = _batches(stage), devices // config.parallel.model
+    batches, replicas = stage_batches(stage), devices // config.parallel.model
     more_parts = range(stage.microbatches + 1, 4096)
     if parts := next((parts for parts in more_parts if _divide(batches, parts * replicas)), 0):
         found.append(
@@ -31,12 +32,6 @@ def advice(config: Config, index: int, devices: int) -> list[str]:
     if size > 1 and _divide({name: size // 2}, stage.microbatches * replicas):
         found.append(f"--stages.{index}.{name} {size // 2}: a smaller batch, another method")
     return found or ["a smaller network, or smaller pictures: another method"]
-
-
-def _batches(stage: Stage) -> dict[str, int]:
-    """Those that the method looks at."""
-    labeled = {"labeled_batch": stage.labeled_batch}
-    return labeled | {"unlabeled_batch": stage.unlabeled_batch} if stage.method.uses_unlabeled else labeled
 
 
 def _divide(batches: Mapping[str, int], among: int) -> bool:
