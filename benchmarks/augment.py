@@ -19,12 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metapl import algorithms, models, runtime
+from metapl import algorithms, models
 from metapl.algorithms.supervised import Supervised
 from metapl.augment import views
 from metapl.augment.randaugment import RandAugment, distort
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
+from metapl.system import runtime
 from metapl.types import Array, Views
 
 BATCH = 128

@@ -25,9 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl import config as configs
-from metapl import data, evaluate, runtime
-from metapl.statistics import mean_and_std, paired
-from metapl.train import train
+from metapl import data
+from metapl.evaluate import held_out as evaluate
+from metapl.evaluate.statistics import mean_and_std, paired
+from metapl.system import runtime
+from metapl.train.loop import train
 
 
 class Row(NamedTuple):

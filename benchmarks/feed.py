@@ -19,12 +19,13 @@ import jax.numpy as jnp
 from PIL import Image
 
 from metapl import config as configs
-from metapl import data, runtime
+from metapl import data
 from metapl.config import Config
-from metapl.data.folder import Folder
-from metapl.data.source import Images, PictureConfig
-from metapl.feeding import feeding, to_device
-from metapl.program import prepare
+from metapl.data.sources.folder import Folder
+from metapl.data.sources.source import Images, PictureConfig
+from metapl.system import runtime
+from metapl.train.feeding import feeding, to_device
+from metapl.train.program import prepare
 
 FIRST_STAGE, WARM_UP_STEPS = 0, 3
 

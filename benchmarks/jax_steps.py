@@ -10,13 +10,13 @@ from typing import Any
 import jax
 from turns import serve
 
-from metapl import runtime
 from metapl.algorithms.losses import Consistency
 from metapl.algorithms.mpl import MPL
 from metapl.algorithms.supervised import Supervised
 from metapl.bench import flops, program
 from metapl.bench.settings import NETWORKS, Bench
 from metapl.optim import Optimizer
+from metapl.system import runtime
 from metapl.types import MethodConfig
 
 

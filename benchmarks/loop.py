@@ -25,16 +25,19 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from metapl import config as configs
-from metapl import data, journal, runlog, runtime
+from metapl import data
 from metapl.config import Config
-from metapl.data.dataset import Dataset
-from metapl.feeding import to_device
+from metapl.data.sources.dataset import Dataset
 from metapl.guards.say import guarding
-from metapl.program import Program, prepare
-from metapl.run import noting
-from metapl.saver import Found, Saver
-from metapl.signals import Stop
-from metapl.train import Snapshot, train
+from metapl.runs import journal
+from metapl.runs import log as runlog
+from metapl.runs.run import noting
+from metapl.runs.saver import Found, Saver
+from metapl.system import runtime
+from metapl.system.signals import Stop
+from metapl.train.feeding import to_device
+from metapl.train.loop import Snapshot, train
+from metapl.train.program import Program, prepare
 
 WRN = """
 [model]

@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from metapl import config as configs
-from metapl import runtime, train
 from metapl.config import Config
-from metapl.data import loader
-from metapl.data.dataset import Dataset
-from metapl.program import prepare
+from metapl.data.loading import loader
+from metapl.data.sources.dataset import Dataset
+from metapl.system import runtime
+from metapl.train import loop as train
+from metapl.train.program import prepare
 from metapl.types import DistributionsConfig
 
 METHODS = ("mpl", "reduced_mpl")

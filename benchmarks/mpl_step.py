@@ -16,7 +16,7 @@ from typing import Any, Literal, get_args
 
 import jax
 
-from metapl import models, runtime
+from metapl import models
 from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.forward import forward_views
 from metapl.algorithms.losses import Consistency, cross_entropy
@@ -25,6 +25,7 @@ from metapl.bench import program
 from metapl.bench.settings import Bench
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
+from metapl.system import runtime
 from metapl.types import Array, PyTree, Views, Weights
 
 Name = Literal["cosine", "finite_difference", "dot", "per_example", "none"]

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from metapl.data.files_loader import Take, stream
-from metapl.data.on_disk import Reading
-from metapl.data.order import Shuffled
-from metapl.data.source import Files
+from metapl.data.loading.files_loader import Take, stream
+from metapl.data.loading.order import Shuffled
+from metapl.data.sources.on_disk import Reading
+from metapl.data.sources.source import Files
 
 SUFFIXES = {".png", ".jpg", ".jpeg"}
 WARM_UP = 10  # batches

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 from turns import serve
 
-from metapl import runtime
+from metapl.system import runtime
 
 # Padding is PyTorch's own: TensorFlow's would cost it a copy before each strided convolution.
 NETWORKS: dict[str, Callable[..., nn.Module]] = {  # our name -> its fields -> the same network of this side

@@ -20,7 +20,8 @@ import jax
 import jax.numpy as jnp
 
 from metapl import config as configs
-from metapl import data, feeding, models, program
+from metapl import data, models
+from metapl.train import feeding, program
 
 torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 if torch:

@@ -10,12 +10,12 @@ import json
 import sys
 
 from metapl import config as configs
-from metapl import runtime
 from metapl.models.wide_resnet import WideResNet
 from metapl.plan import examples, run
 from metapl.plan.chips import CHIPS
 from metapl.plan.target import Machine
-from metapl.sharding import Parallel
+from metapl.system import runtime
+from metapl.system.sharding import Parallel
 
 TOPOLOGIES = {1: "v3:2x2", 8: "v3:2x2", 32: "v3:4x4", 128: "v3:8x8", 512: "v3:16x16", 2048: "v3:32x32"}
 LABELED, UNLABELED = 16, 112  # on each core

@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits, make_moons
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import metapl
-from metapl import predictor
 from metapl.estimator import MetaPseudoLabels
+from metapl.evaluate import predictor
 from metapl.schema import ConfigError
 
 EXPECTED = {"check_classifiers_classes": "it takes −1 for a class, which here means that there is no label"}

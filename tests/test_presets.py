@@ -12,12 +12,12 @@ import pytest
 from metapl import config as configs
 from metapl import models
 from metapl.augment import views
-from metapl.data import loader
+from metapl.data.loading import loader
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.resnet import ResNet
 from metapl.models.wide_resnet import WideResNet
-from metapl.program import stage_functions
 from metapl.schema import validate
+from metapl.train.program import stage_functions
 from metapl.types import DistributionsConfig
 
 NAMES = list(configs.presets())

@@ -13,15 +13,16 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
-from metapl import cli, data, models
 from metapl import config as configs
+from metapl import data, models
 from metapl.algorithms.mpl import MPL
 from metapl.algorithms.supervised import Supervised
+from metapl.cli import main as cli
 from metapl.models.mlp import MLP
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, to_dict
-from metapl.train import train
+from metapl.train.loop import train
 from metapl.types import Network
 from metapl.weights import load, save, starting_from
 
@@ -237,7 +238,7 @@ def test_teacher_and_student_move_apart(perceptron):
 
 
 def test_a_run_starts_from_the_weights_of_another(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("metapl.runtime.start", lambda: None)
+    monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
     monkeypatch.chdir(tmp_path)
     first = ["train", "two_moons_supervised", "--stages.0.steps", "30"]
     cli.main([*first, "--out", "one"])
@@ -253,7 +254,7 @@ def test_a_run_starts_from_the_weights_of_another(capsys, tmp_path, monkeypatch)
 
 
 def test_a_file_for_another_model_ends_the_run_with_a_sentence(capsys, file, tmp_path, monkeypatch):
-    monkeypatch.setattr("metapl.runtime.start", lambda: None)
+    monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
     out = ["--out", str(tmp_path / "run")]
     with pytest.raises(SystemExit) as stop:
         cli.main(["train", "two_moons_supervised", "--init-from", str(file), *out])

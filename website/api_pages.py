@@ -25,17 +25,22 @@ PARTS: list[Part] = [
         "What `metapl train` is made of. [How it works](how_it_works.md) shows who calls whom.",
         [
             ("data/__init__.py", "load"),
-            ("train.py", "train"),
-            ("evaluate.py", "accuracies"),
-            ("run.py", "run"),
-            ("run.py", "resume"),
-            ("runtime.py", "start"),
+            ("train/loop.py", "train"),
+            ("evaluate/held_out.py", "accuracies"),
+            ("runs/run.py", "run"),
+            ("runs/run.py", "resume"),
+            ("system/runtime.py", "start"),
         ],
     ),
     (
         "A finished run",
         "Weights in, answers out.",
-        [("predictor.py", "load"), ("predictor.py", "Predictor"), ("weights.py", "about"), ("weights.py", "load")],
+        [
+            ("evaluate/predictor.py", "load"),
+            ("evaluate/predictor.py", "Predictor"),
+            ("weights.py", "about"),
+            ("weights.py", "load"),
+        ],
     ),
     (
         "The contracts",

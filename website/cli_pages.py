@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import tyro
 
-from metapl import cli
+from metapl.cli import main as cli
 
 # What a verb wants to know before it can say which flags it has.
 FIRST_WORDS = {

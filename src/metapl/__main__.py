@@ -1,5 +1,5 @@
 """`python -m metapl` is `metapl`."""
 
-from metapl.cli import main
+from metapl.cli.main import main
 
 main()

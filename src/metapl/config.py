@@ -18,15 +18,15 @@ from metapl.algorithms.supervised import Supervised
 from metapl.augment import views
 from metapl.augment.views import Augmentation
 from metapl.data import SOURCES
-from metapl.data.dataset import SourceConfig
-from metapl.data.source import PictureConfig
-from metapl.data.two_moons import TwoMoons
+from metapl.data.sources.dataset import SourceConfig
+from metapl.data.sources.source import PictureConfig
+from metapl.data.sources.two_moons import TwoMoons
 from metapl.guards.settings import Guards
 from metapl.models import MODELS
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, from_dict, to_dict, validate
-from metapl.sharding import Parallel
+from metapl.system.sharding import Parallel
 from metapl.types import DistributionsConfig, MethodConfig, ModelConfig
 
 

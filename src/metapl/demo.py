@@ -18,14 +18,18 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from metapl import data, evaluate, runlog, runtime, statistics
+from metapl import data
 from metapl.config import Config, load
-from metapl.data.dataset import Dataset
-from metapl.disk import put, telling
+from metapl.data.sources.dataset import Dataset
+from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import statistics
 from metapl.guards.say import guarding
-from metapl.program import prepare
 from metapl.report import moons_film, moons_page, moons_panels, two_moons
-from metapl.train import Trained, train
+from metapl.runs import log as runlog
+from metapl.system import runtime
+from metapl.system.disk import put, telling
+from metapl.train.loop import Trained, train
+from metapl.train.program import prepare
 from metapl.types import Metrics
 
 SUCCESS = 0.99  # share of the 2,000 points that a run must get right to count as a success

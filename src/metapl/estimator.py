@@ -27,18 +27,19 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metapl import config as configs
-from metapl import models, recipe, rundir
+from metapl import models, recipe
 from metapl.augment.views import Augmentation, eval_view
 from metapl.config import Config
-from metapl.data.dataset import Dataset
-from metapl.data.npz import Npz
-from metapl.data.two_moons import TwoMoons
-from metapl.evaluate_run import own_weights
-from metapl.folders import claim
-from metapl.program import Program, prepare
+from metapl.data.sources.dataset import Dataset
+from metapl.data.sources.npz import Npz
+from metapl.data.sources.two_moons import TwoMoons
+from metapl.evaluate.again import own_weights
 from metapl.recipe import Choice
+from metapl.runs import folder as rundir
 from metapl.schema import ConfigError, to_dict, validate
-from metapl.train import shapes, train
+from metapl.system.folders import claim
+from metapl.train.loop import shapes, train
+from metapl.train.program import Program, prepare
 from metapl.types import Array, ModelConfig, Weights
 from metapl.weights import Example
 from metapl.weights import save as save_weights

@@ -20,7 +20,7 @@ from metapl.algorithms.supervised import Supervised
 from metapl.augment import views
 from metapl.augment.views import Augmentation
 from metapl.config import Checkpoint, Config, Stage
-from metapl.data.source import PictureConfig
+from metapl.data.sources.source import PictureConfig
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.mlp import MLP
 from metapl.models.resnet import ResNet

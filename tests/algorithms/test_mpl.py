@@ -12,7 +12,7 @@ from metapl import algorithms, data, models, optim
 from metapl.algorithms import fixmatch, losses, mpl, supervised, uda
 from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.student import pseudo_labels
-from metapl.data.two_moons import TwoMoons
+from metapl.data.sources.two_moons import TwoMoons
 from metapl.models.mlp import MLP
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError, validate

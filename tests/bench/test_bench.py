@@ -5,11 +5,12 @@ import math
 
 import pytest
 
-from metapl import cli, runtime
 from metapl.bench import settings, start
 from metapl.bench.timing import measure
+from metapl.cli import main as cli
 from metapl.models.mlp import MLP
 from metapl.schema import ConfigError
+from metapl.system import runtime
 
 TINY = ("--size", "4", "--channels", "1", "--classes", "3", "--repeats", "2")
 PARAMETERS = 16 * 8 + 8 + 8 * 8 + 8 + 8 * 3 + 3

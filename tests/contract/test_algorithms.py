@@ -10,17 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl import algorithms, data, evaluate, models
+from metapl import algorithms, data, models
 from metapl.algorithms.losses import cross_entropy
 from metapl.algorithms.supervised import Supervised
 from metapl.augment.randaugment import RandAugment
 from metapl.augment.views import Augmentation, WeakView
 from metapl.config import Config, Stage
-from metapl.data.digits import Digits
+from metapl.data.sources.digits import Digits
+from metapl.evaluate import held_out as evaluate
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.scores import over_known, score
-from metapl.train import train
+from metapl.train.loop import train
 from metapl.types import PSEUDO_LABELS, Views
 
 METHODS = sorted(algorithms.METHODS, key=lambda kind: kind.name)

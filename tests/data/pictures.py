@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from metapl.data.source import Files, InMemory, Part, Source
+from metapl.data.sources.source import Files, InMemory, Part, Source
 
 
 def noise(seed: int, size: int = 16) -> NDArray[np.uint8]:

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapl.data.cifar import Cifar10
-from metapl.data.csv_list import CsvList
-from metapl.data.digits import Digits
-from metapl.data.folder import Folder
-from metapl.data.npz import Npz
 from metapl.data.open_source import open_source, settings_of
+from metapl.data.sources.cifar import Cifar10
+from metapl.data.sources.csv_list import CsvList
+from metapl.data.sources.digits import Digits
+from metapl.data.sources.folder import Folder
+from metapl.data.sources.npz import Npz
 from metapl.schema import ConfigError
 
 

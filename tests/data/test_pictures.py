@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 
 from metapl import data
-from metapl.data import assemble, pictures
-from metapl.data.digits import Digits
-from metapl.data.folder import Folder
-from metapl.data.source import DataError
+from metapl.data import pictures
+from metapl.data.sources.digits import Digits
+from metapl.data.sources.folder import Folder
+from metapl.data.sources.source import DataError
+from metapl.data.splits import assemble
 from metapl.schema import from_dict, to_dict, validate
 
 
@@ -44,7 +45,8 @@ def test_loading_goes_by_the_split() -> None:
 
 
 def test_sources_do_without_jax() -> None:
-    code = "import sys, metapl.data.source, metapl.data.cifar, metapl.data.assemble; sys.exit('jax' in sys.modules)"
+    modules = "metapl.data.sources.source, metapl.data.sources.cifar, metapl.data.splits.assemble"
+    code = f"import sys, {modules}; sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

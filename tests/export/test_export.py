@@ -11,12 +11,12 @@ import onnxruntime
 import pytest
 from jax import export as jax_export
 from safetensors import safe_open
-from tests.tiny_run import NAMES, SETTINGS, fit_folder, make_run, picture
 
-from metapl import cli
+from metapl.cli import main as cli
+from metapl.evaluate.predictor import load
 from metapl.export import check, formats
-from metapl.predictor import load
 from metapl.weights import Example
+from tests.tiny_run import NAMES, SETTINGS, fit_folder, make_run, picture
 
 ALL = ("--onnx", "--stablehlo", "--safetensors")
 

@@ -7,10 +7,9 @@ import onnxruntime
 import pytest
 from flax import linen as nn
 from jax import export, lax
-from tests.tiny_run import drawn
 
 from metapl import config as configs
-from metapl import models, runtime
+from metapl import models
 from metapl.augment.views import Augmentation, WeakView, eval_view
 from metapl.export.onnx_file import to_onnx
 from metapl.models.efficientnet import EfficientNet
@@ -19,8 +18,10 @@ from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError
+from metapl.system import runtime
 from metapl.types import ModelConfig
 from metapl.weights import Example
+from tests.tiny_run import drawn
 
 NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (MLP((4,), activation="relu"), (5, 4, 1)),

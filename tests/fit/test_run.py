@@ -12,7 +12,8 @@ from PIL import Image
 from rich.console import Console
 from sklearn.datasets import load_digits
 
-from metapl import cli, predictor
+from metapl.cli import main as cli
+from metapl.evaluate import predictor
 from metapl.fit import listing, run
 from metapl.fit.request import Request
 from metapl.schema import ConfigError

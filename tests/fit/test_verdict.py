@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from metapl.evaluate.statistics import compared
 from metapl.fit import label_next, verdict
 from metapl.fit.foreign import Foreign
-from metapl.statistics import compared
 
 
 def pair(only_ours: int, only_theirs: int, n: int = 200):

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from metapl import data, runlog
+from metapl import data
 from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.fixmatch import FixMatch
 from metapl.algorithms.mpl import MPL
@@ -13,7 +13,8 @@ from metapl.guards.keeper import StoppedError
 from metapl.guards.say import guarding
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
-from metapl.train import train
+from metapl.runs import log as runlog
+from metapl.train.loop import train
 
 STEPS = 200
 

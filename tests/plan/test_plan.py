@@ -8,15 +8,17 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from metapl import cli, models, runtime
 from metapl import config as configs
+from metapl import models
 from metapl.bench import flops
+from metapl.cli import main as cli
 from metapl.plan import examples, report, roofline, run
 from metapl.plan.advice import advice
 from metapl.plan.chips import CHIPS, GIB
 from metapl.plan.hlo import Traffic
 from metapl.plan.target import Machine
 from metapl.schema import ConfigError
+from metapl.system import runtime
 
 
 def here(tmp_path, text: str, chip: str = "v3", stage: int = 0):

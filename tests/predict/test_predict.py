@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.tiny_run import NAMES, make_run, picture
 
-from metapl import cli
+from metapl.cli import main as cli
+from metapl.evaluate.predictor import load
 from metapl.predict.answers import best
 from metapl.predict.text import cell, on_a_line, path_cell
-from metapl.predictor import load
+from tests.tiny_run import NAMES, make_run, picture
 
 ODD = ("=1+1.png", "new\nline.png", 'quo"te,.png', "ünï 犬.png", "<script>.png", "esc\x1b[31m.png", "bad\udcff.png")
 
@@ -109,7 +109,7 @@ def test_the_table_has_one_printable_line_for_each(run, photos, capsys):
 
 
 def test_many_pictures_are_a_stream(run, photos, monkeypatch, capsys):
-    monkeypatch.setattr("metapl.predictor.MANY", 2)
+    monkeypatch.setattr("metapl.evaluate.predictor.MANY", 2)
     assert predict(run, *["photos"] * 3, "--csv", "-") == 0
     found = rows(capsys.readouterr().out)
     assert [row["path"] for row in found[:8]] == [row["path"] for row in found[8:16]]

@@ -5,9 +5,9 @@ import re
 
 import numpy as np
 
-from metapl.data.two_moons import TwoMoons, load
+from metapl.data.sources.two_moons import TwoMoons, load
+from metapl.evaluate.statistics import paired
 from metapl.report import moons_film, moons_page, moons_panels, moons_regions
-from metapl.statistics import paired
 
 from .some_runs import NASTY
 

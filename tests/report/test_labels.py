@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from metapl.data.dataset import Dataset
-from metapl.label_paths import FILE
+from metapl.data.sources.dataset import Dataset
 from metapl.report import html, labels, markdown, teacher
 from metapl.report.blocks import Gallery, Table, Text
 from metapl.report.labels import Moment, Noted
 from metapl.report.teacher import Answers
+from metapl.runs.label_paths import FILE
 
 from .some_runs import NASTY
 

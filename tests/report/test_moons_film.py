@@ -6,12 +6,13 @@ import jax
 import numpy as np
 import pytest
 
-from metapl import data, evaluate
+from metapl import data
 from metapl.config import load
-from metapl.program import prepare
+from metapl.evaluate import held_out as evaluate
 from metapl.report import moons_film
 from metapl.report.moons_regions import lattice
-from metapl.train import train
+from metapl.train.loop import train
+from metapl.train.program import prepare
 
 SEEDS = [3, 4]
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from metapl import cli
+from metapl.cli import main as cli
 from metapl.report import html
 
 from .some_runs import NASTY, line, make, settings

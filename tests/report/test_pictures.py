@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 
-from metapl import predictor as predictors
+from metapl.evaluate import predictor as predictors
 from metapl.report import labels, pictures, read
 from metapl.report.blocks import Figure, Gallery, Text
 from metapl.report.pictures import Asked

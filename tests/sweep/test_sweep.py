@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from metapl import cli
 from metapl import config as configs
+from metapl.cli import main as cli
 from metapl.schema import ConfigError
 from metapl.sweep import plan as plans
 from metapl.sweep import report, run, store, work
@@ -52,7 +52,7 @@ def swept(place) -> tuple[Path, str]:
     """The folder of a finished sweep with two trials for each method, and what the console said."""
     out, said = place / "out", io.StringIO()
     out.mkdir()
-    with mock.patch("metapl.runtime.start"):
+    with mock.patch("metapl.system.runtime.start"):
         url, console = f"sqlite:///{out}/sweep.db", Console(file=said, width=140)
         run.run(make(place, trials=2, sampler="random"), "out", url, 1, out, console, 20)
     return out, said.getvalue()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 import tyro
 
-from metapl import cli
+from metapl.cli import main as cli
 
 from .pages import Command, commands
 

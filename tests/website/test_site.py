@@ -11,7 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from metapl import cli
+from metapl.cli import main as cli
 
 from .pages import ROOT
 
@@ -112,7 +112,7 @@ def test_pythons_reference_has_what_people_import(pages):
         ("{{ quote: src/metapl/optim.py :: nothing }}", "has no nothing"),
         ("{{ line: src/metapl/optim.py :: build :: nothing }}", "has 0 statements"),
         ("{{ line: src/metapl/algorithms/mpl.py :: build.step :: new_ }}", "statements that begin with"),
-        ("{{ test: tests/test_cli.py :: test_of_nothing }}", "has no test_of_nothing"),
+        ("{{ test: tests/cli/test_main.py :: test_of_nothing }}", "has no test_of_nothing"),
         ("{{ kwote: README.md }}", "kwote"),
     ],
 )

@@ -58,13 +58,7 @@ from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.forward import Logits, forward_apart, forward_views
 from metapl.algorithms.labeled import Labeled, labeled_batch
-from metapl.algorithms.losses import (
-    Consistency,
-    accuracy,
-    capped_cross_entropy,
-    consistency,
-    ramped,
-)
+from metapl.algorithms.losses import Consistency, accuracy, capped_cross_entropy, consistency, ramped
 from metapl.algorithms.student import feedback_metrics, pseudo_labels, update_student
 from metapl.schema import ConfigError
 from metapl.types import (

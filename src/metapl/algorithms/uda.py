@@ -28,14 +28,7 @@ from annotated_types import Ge, Lt
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.forward import forward_views
-from metapl.algorithms.losses import (
-    Consistency,
-    accuracy,
-    capped_cross_entropy,
-    consistency,
-    one_hot_best,
-    ramped,
-)
+from metapl.algorithms.losses import Consistency, accuracy, capped_cross_entropy, consistency, one_hot_best, ramped
 from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,

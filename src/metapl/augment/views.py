@@ -23,8 +23,8 @@ from annotated_types import Ge, Gt, Le, MinLen
 
 from metapl.augment import crop
 from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment, distort
-from metapl.parts import cut, join
 from metapl.schema import ConfigError
+from metapl.system.parts import cut, join
 from metapl.types import Array, Batch, Views
 
 

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metapl import runtime
 from metapl.bench.timing import measure
+from metapl.system import runtime
 
 SIZES = (1024, 2048)  # 512 and 4096 were never the fastest on the machines that we have seen
 REPEATS = 5

@@ -5,11 +5,11 @@ from typing import Any
 
 import jax
 
-from metapl import runtime
 from metapl.bench import flops, peak, program, start
 from metapl.bench.settings import Bench
 from metapl.bench.timing import Work, measure
 from metapl.schema import to_dict
+from metapl.system import runtime
 
 Say = Callable[[str], None]  # what goes on now
 

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from metapl import runtime
 from metapl.bench.settings import METHODS, NETWORKS, Bench
 from metapl.config import KINDS
 from metapl.schema import ConfigError, from_dict, to_dict
+from metapl.system import runtime
 
 
 def cold_and_cached(bench: Bench, batch: int) -> dict[str, dict[str, float]]:

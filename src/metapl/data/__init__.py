@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from metapl.data import pictures, two_moons
-from metapl.data.assemble import to_dataset
-from metapl.data.dataset import Dataset, SourceConfig
-from metapl.data.files import Folders
-from metapl.data.source import PictureConfig
+from metapl.data import pictures
+from metapl.data.reading.files import Folders
+from metapl.data.sources import two_moons
+from metapl.data.sources.dataset import Dataset, SourceConfig
+from metapl.data.sources.source import PictureConfig
+from metapl.data.splits.assemble import to_dataset
 
 # settings -> make(settings, seed): data that are drawn anew for every seed
 MAKERS: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from metapl.data import csv_list, folder, npz, pictures
-from metapl.data.assemble import PictureDataset
-from metapl.data.files import Folders
-from metapl.data.source import Part, PictureConfig, Source, unlabeled_labels
-from metapl.data.spec import PAPER, parse_spec
+from metapl.data import pictures
+from metapl.data.reading.files import Folders
+from metapl.data.sources import csv_list, folder, npz
+from metapl.data.sources.source import Part, PictureConfig, Source, unlabeled_labels
+from metapl.data.sources.spec import PAPER, parse_spec
+from metapl.data.splits.assemble import PictureDataset
 from metapl.schema import ConfigError
 
 READERS = {kind.name: kind for kind in pictures.READERS}

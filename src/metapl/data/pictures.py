@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.data import cifar, csv_list, digits, folder, idx, imagenet_real, npz, svhn, tfrecord
-from metapl.data.assemble import PictureDataset, assemble
-from metapl.data.files import Folders
-from metapl.data.records import Records
-from metapl.data.source import Files, Images, PictureConfig, Source
-from metapl.data.spec import parse_for
-from metapl.data.split import make_split
+from metapl.data.reading.files import Folders
+from metapl.data.reading.records import Records
+from metapl.data.sources import cifar, csv_list, digits, folder, idx, imagenet_real, npz, svhn, tfrecord
+from metapl.data.sources.source import Files, Images, PictureConfig, Source
+from metapl.data.sources.spec import parse_for
+from metapl.data.splits.assemble import PictureDataset, assemble
+from metapl.data.splits.split import make_split
 
 # settings -> read(settings, folders to look in)
 READERS: dict[type[PictureConfig], Callable[[Any, Folders], Source]] = {

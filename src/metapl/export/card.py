@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax
 
 import metapl
-from metapl.evaluate_run import read_json
+from metapl.evaluate.again import read_json
+from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Asked
-from metapl.predictor import Predictor
-from metapl.run import method_name
+from metapl.runs.run import method_name
 from metapl.schema import ConfigError
 
 SCORES = {

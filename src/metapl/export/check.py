@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from metapl import data
 from metapl.data import pictures
-from metapl.data.files import Folders
-from metapl.data.found import find
-from metapl.data.on_disk import read
-from metapl.data.read_ahead import read_ahead
-from metapl.data.source import PictureConfig
-from metapl.evaluate_run import finding_data
-from metapl.predictor import Predictor
+from metapl.data.reading.files import Folders
+from metapl.data.reading.found import find
+from metapl.data.reading.read_ahead import read_ahead
+from metapl.data.sources.on_disk import read
+from metapl.data.sources.source import PictureConfig
+from metapl.evaluate.again import finding_data
+from metapl.evaluate.predictor import Predictor
 from metapl.schema import ConfigError
 
 COUNT = 48  # examples that are asked about

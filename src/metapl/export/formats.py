@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import export as jax_export
 
-from metapl import models, runtime, weights
-from metapl.evaluate_run import own_weights
+from metapl import models, weights
+from metapl.evaluate.again import own_weights
+from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Ask, Examples
-from metapl.predictor import Predictor
 from metapl.schema import ConfigError, to_dict
+from metapl.system import runtime
 from metapl.types import Array
 
 PROTOBUF_LIMIT = 2**31  # bytes of one message, which an ONNX file is

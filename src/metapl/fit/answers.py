@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import data, predictor
+from metapl import data
 from metapl.data import pictures
-from metapl.data.dataset import Dataset
-from metapl.data.files_loader import in_turn
-from metapl.data.on_disk import Examples
-from metapl.data.source import PictureConfig
+from metapl.data.loading.files_loader import in_turn
+from metapl.data.sources.dataset import Dataset
+from metapl.data.sources.on_disk import Examples
+from metapl.data.sources.source import PictureConfig
+from metapl.evaluate import predictor
 
 MOST_UNLABELED, MOST_LABELED = 5000, 2000  # that are looked at: enough for every sentence about them
 

@@ -16,13 +16,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import data, recipe, runtime
+from metapl import data, recipe
 from metapl.bench import peak
 from metapl.config import Config
-from metapl.data.dataset import Dataset
+from metapl.data.sources.dataset import Dataset
 from metapl.fit.request import Request, seconds
 from metapl.recipe import Choice
-from metapl.train import train
+from metapl.system import runtime
+from metapl.train.loop import train
 from metapl.types import Metrics
 
 SIZES = (224, 160, 128, 96, 64, 48, 32)

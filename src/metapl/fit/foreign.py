@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from metapl.measures import log_softmax
+from metapl.evaluate.measures import log_softmax
 
 SURE = 0.995  # of a one-sided interval
 CLEAR, SOME = 0.58, 0.53  # what `a` and the lower end of its interval must reach: less, another camera could do

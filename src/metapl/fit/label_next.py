@@ -8,7 +8,7 @@ turn that are farthest from all taken so far, by the model's own features.
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.measures import log_softmax
+from metapl.evaluate.measures import log_softmax
 
 COUNT, CANDIDATES = 50, 10  # so many are listed, of so many times more
 

@@ -13,17 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
-from metapl.data import audit, audit_table, csv_list, npz, open_source, pictures
-from metapl.data.assemble import select
-from metapl.data.audit import Audit
-from metapl.data.files import Folders
-from metapl.data.folder import Folder
-from metapl.data.source import Files, Images, InMemory, Part, PictureConfig, Source
-from metapl.data.spec import parse_for
-from metapl.data.split import Rows, labels_of, make_split
-from metapl.disk import put, telling
+from metapl.data import open_source, pictures
+from metapl.data.audit import audit
+from metapl.data.audit import table as audit_table
+from metapl.data.audit.audit import Audit
+from metapl.data.reading.files import Folders
+from metapl.data.sources import csv_list, npz
+from metapl.data.sources.folder import Folder
+from metapl.data.sources.source import Files, Images, InMemory, Part, PictureConfig, Source
+from metapl.data.sources.spec import parse_for
+from metapl.data.splits.assemble import select
+from metapl.data.splits.split import Rows, labels_of, make_split
 from metapl.fit.parts import Origin, alike, divide
 from metapl.schema import ConfigError
+from metapl.system.disk import put, telling
 
 LIST, ARRAYS = "pictures.csv", "pictures.npz"
 TRAINING = ("labeled", "unlabeled")

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.data.survey import Survey
+from metapl.data.audit.survey import Survey
 from metapl.schema import ConfigError
 
 TEST_SHARE, VAL_SHARE = 0.2, 0.1  # of each class's labelled pictures

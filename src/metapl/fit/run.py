@@ -20,22 +20,24 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from metapl import recipe, run, rundir
+from metapl import recipe
 from metapl.config import Config
-from metapl.data import audit
-from metapl.data.audit import Audit
-from metapl.data.source import PictureConfig
-from metapl.disk import GROWING, put, telling
+from metapl.data.audit import audit
+from metapl.data.audit.audit import Audit
+from metapl.data.sources.source import PictureConfig
 from metapl.fit import answers, choose, listing, report, start_from, verdict
 from metapl.fit.choose import Facts, Plan
 from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.fit.verdict import MPL, SUPERVISED
-from metapl.folders import claim, next_free
-from metapl.lock import locked
 from metapl.recipe import Choice
+from metapl.runs import folder as rundir
+from metapl.runs import run
 from metapl.schema import ConfigError, to_dict
-from metapl.signals import Stopped
+from metapl.system.disk import GROWING, put, telling
+from metapl.system.folders import claim, next_free
+from metapl.system.lock import locked
+from metapl.system.signals import Stopped
 from metapl.types import ModelConfig
 
 ASKED, DATA, PLAN, VERDICT, MODEL = "fit.json", "data.json", "plan.json", "verdict.json", "model.json"

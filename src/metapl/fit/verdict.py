@@ -10,12 +10,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import temperature
+from metapl.evaluate import temperature
+from metapl.evaluate.measures import confusion, per_class_accuracy, score
+from metapl.evaluate.statistics import Compared, compared, wilson
 from metapl.fit import foreign, label_next
 from metapl.fit.answers import Answers
 from metapl.fit.foreign import Foreign
-from metapl.measures import confusion, per_class_accuracy, score
-from metapl.statistics import Compared, compared, wilson
 
 SUPERVISED, MPL = "supervised", "mpl"  # what the two runs are called, in files and folders
 FORMAT = 1

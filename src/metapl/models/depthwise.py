@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from metapl import runtime
-from metapl.sharding import activations, gathered
+from metapl.system import runtime
+from metapl.system.sharding import activations, gathered
 from metapl.types import Array
 
 Padding = tuple[tuple[int, int], tuple[int, int]]

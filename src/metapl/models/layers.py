@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.linen.dtypes import promote_dtype
 
-from metapl.sharding import activations, gathered
+from metapl.system.sharding import activations, gathered
 from metapl.types import Array
 
 Precision = Literal["float32", "bfloat16"]

@@ -16,8 +16,8 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from metapl.parts import cut, join
 from metapl.schema import ConfigError
+from metapl.system.parts import cut, join
 from metapl.types import Array, Network, PyTree
 
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
-from metapl.sharding import activations
+from metapl.system.sharding import activations
 from metapl.types import Array
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from metapl.config import Config
-from metapl.program import stage_batches
+from metapl.train.program import stage_batches
 
 
 def advice(config: Config, index: int, devices: int) -> list[str]:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from metapl.config import Config
-from metapl.data.source import PictureConfig
+from metapl.data.sources.source import PictureConfig
 from metapl.schema import ConfigError
 
 

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from metapl import models, sharding
+from metapl import models
 from metapl.bench import flops
 from metapl.config import Config
-from metapl.data import loader
+from metapl.data.loading import loader
 from metapl.plan.examples import Examples
-from metapl.program import batches, parts, stage_functions
-from metapl.sharding import Layout
+from metapl.system import sharding
+from metapl.system.sharding import Layout
+from metapl.train.program import batches, parts, stage_functions
 from metapl.types import Batch, DistributionsConfig, PyTree, Weights
 
 

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from metapl import runtime
 from metapl.plan.report import amount, duration
 from metapl.plan.run import Say
+from metapl.system import runtime
 
 EVERY_S = 30.0  # between two lines where there is no terminal
 LOOK_S = 0.5

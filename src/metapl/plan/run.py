@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from metapl import runtime
 from metapl.config import Config
 from metapl.plan import hlo, memory, program, roofline
 from metapl.plan.advice import advice
@@ -12,6 +11,7 @@ from metapl.plan.examples import Examples
 from metapl.plan.memory import Memory, Refusal
 from metapl.plan.program import Planned
 from metapl.plan.target import Machine
+from metapl.system import runtime
 
 Say = Callable[[str], None]  # what goes on now
 

@@ -5,9 +5,9 @@ from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Ge
 
-from metapl import runtime
 from metapl.plan.chips import CHIPS, Chip
 from metapl.schema import ConfigError
+from metapl.system import runtime
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import runtime
-from metapl.data.found import Found
-from metapl.data.read_ahead import Read, read_ahead
-from metapl.predictor import Predictor
+from metapl.data.reading.found import Found
+from metapl.data.reading.read_ahead import Read, read_ahead
+from metapl.evaluate.predictor import Predictor
+from metapl.system import runtime
 
 BATCHES_AHEAD = 2  # that are read while one is answered
 

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from metapl.disk import give_name, reason
 from metapl.predict.answers import Answer, best
 from metapl.predict.text import cell, on_a_line, path_cell
 from metapl.schema import ConfigError
+from metapl.system.disk import give_name, reason
 
 WIDEST = 30  # letters of a class in the table
 WORTH_SHOWING = 0.01  # other classes that are less probable are left out of the table

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from metapl.evaluate.statistics import Paired, mean_and_std, paired
 from metapl.report import method
 from metapl.report.method import Origin
 from metapl.report.read import Loaded, table
-from metapl.statistics import Paired, mean_and_std, paired
 
 T = TypeVar("T")
 

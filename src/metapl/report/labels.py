@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.data.dataset import Dataset
-from metapl.label_paths import FILE, MOST_TEST, spread
+from metapl.data.sources.dataset import Dataset
 from metapl.report.blocks import Gallery, Picture, Plain, Text
 from metapl.report.small_pictures import as_data, example
 from metapl.report.timeline import timeline
+from metapl.runs.label_paths import FILE, MOST_TEST, spread
 
 MOST_BYTES = 1 << 26  # of a file that is far longer than runs write it
 MOST_WORDS = 6  # classes of a path that are told one after another

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import evaluate
 from metapl.augment.views import Augmentation
 from metapl.config import Config
-from metapl.data.dataset import Dataset
-from metapl.program import Program
+from metapl.data.sources.dataset import Dataset
+from metapl.evaluate import held_out as evaluate
 from metapl.report.moons_regions import lattice
-from metapl.train import Snapshot, Trained
+from metapl.train.loop import Snapshot, Trained
+from metapl.train.program import Program
 from metapl.types import Weights
 
 # When frames are taken, in parts of the last stage: closer at the start, where most moves.

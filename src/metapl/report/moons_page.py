@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 import metapl
+from metapl.evaluate.statistics import Share, wilson
 from metapl.report import html
 from metapl.report.blocks import Block, Cell, Figure, Heading, Moving, Table, Text
 from metapl.report.moons_film import Course
 from metapl.report.svg import Bar, Line, Span, bars, line_chart, spans
-from metapl.statistics import Share, wilson
 
 Summary = Mapping[str, Mapping[str, Any]]  # as summary.json has it
 Families = Mapping[str, Sequence[str]]  # methods that are drawn in one chart

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from metapl.data.dataset import Dataset
+from metapl.data.sources.dataset import Dataset
 from metapl.report import moons_regions
 from metapl.report.blocks import Moving
 from metapl.report.escape import markup

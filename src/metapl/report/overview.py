@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from metapl.evaluate.statistics import Paired, mean_and_std
 from metapl.report import method
 from metapl.report.blocks import Block, Cell, Figure, Heading, Table, Text
 from metapl.report.compare import ALL_PAIRS, Row, by_data, over_splits, pairs
@@ -13,7 +14,6 @@ from metapl.report.method import RUNGS, Origin
 from metapl.report.read import Loaded
 from metapl.report.run_section import SCORES, score_cell
 from metapl.report.svg import Bar, Line, bars, line_chart
-from metapl.statistics import Paired, mean_and_std
 
 MOST_BARS = 40
 

@@ -9,21 +9,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import data, predictor
+from metapl import data
 from metapl.config import Config
-from metapl.data.dataset import Dataset
-from metapl.data.files import Folders
-from metapl.data.manifest import check_manifest
-from metapl.data.on_disk import Examples
-from metapl.evaluate_run import finding_data, settings
-from metapl.label_paths import MOST_TEST, spread
-from metapl.measures import BINS, calibration_error
-from metapl.predictor import Predictor
+from metapl.data.reading.files import Folders
+from metapl.data.sources.dataset import Dataset
+from metapl.data.sources.on_disk import Examples
+from metapl.data.splits.manifest import check_manifest
+from metapl.evaluate import predictor
+from metapl.evaluate.again import finding_data, settings
+from metapl.evaluate.measures import BINS, calibration_error
+from metapl.evaluate.predictor import Predictor
 from metapl.report import labels, teacher
 from metapl.report.blocks import Figure, Gallery, Picture, Plain, Text
 from metapl.report.read import Loaded
 from metapl.report.small_pictures import as_data, example
 from metapl.report.svg import Line, line_chart
+from metapl.runs.label_paths import MOST_TEST, spread
 from metapl.schema import ConfigError
 
 

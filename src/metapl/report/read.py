@@ -14,9 +14,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import no_run, runs
 from metapl.report.escape import shortened
-from metapl.runs import Run
+from metapl.runs import find as runs
+from metapl.runs import no_run
+from metapl.runs.find import Run
 from metapl.schema import ConfigError
 
 MOST_WARNINGS = 20

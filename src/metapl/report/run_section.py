@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from metapl.evaluate.statistics import mean_and_std
 from metapl.report import classes, curves, metrics
 from metapl.report.blocks import Cell, Plain, Section, Table, Text
 from metapl.report.method import Origin, title
 from metapl.report.read import Loaded, is_number, table
-from metapl.statistics import mean_and_std
 
 RULES = {
     "final": "final weights (the paper's rule)",

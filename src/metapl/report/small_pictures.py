@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from metapl.data.decode import BadImage
-from metapl.data.on_disk import Examples
+from metapl.data.reading.decode import BadImage
+from metapl.data.sources.on_disk import Examples
 
 SIDE = 96  # pixels of the longer side of what is shown
 

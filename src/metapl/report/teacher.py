@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.data.dataset import Dataset
+from metapl.data.sources.dataset import Dataset
 from metapl.report.blocks import Cell, Gallery, Picture, Plain, Table, Text
 from metapl.report.labels import Noted
 from metapl.report.small_pictures import as_data, example

@@ -10,10 +10,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from metapl import evaluate
 from metapl.augment.views import Augmentation
-from metapl.data.dataset import Dataset
-from metapl.train import Trained
+from metapl.data.sources.dataset import Dataset
+from metapl.evaluate import held_out as evaluate
+from metapl.train.loop import Trained
 
 COLORS = ("#d95f02", "#1b7f79")  # told apart by colour-blind eyes and in grey print, unlike red and green
 GRID = 300

@@ -12,9 +12,9 @@ from annotated_types import Ge, Lt
 from metapl import algorithms, data, models
 from metapl import config as configs
 from metapl.config import Config
-from metapl.data.dataset import Dataset
-from metapl.data.files import Folders
-from metapl.data.hold_out import hold_out
+from metapl.data.reading.files import Folders
+from metapl.data.sources.dataset import Dataset
+from metapl.data.splits.hold_out import hold_out
 from metapl.schema import ConfigError, validate
 from metapl.sweep import space as spaces
 from metapl.sweep.space import Space

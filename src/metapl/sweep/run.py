@@ -10,12 +10,12 @@ from optuna.trial import FrozenTrial, TrialState
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from metapl import runtime
-from metapl.folders import next_free
 from metapl.schema import ConfigError
 from metapl.sweep import report, store, work
 from metapl.sweep.plan import Plan
 from metapl.sweep.store import Row
+from metapl.system import runtime
+from metapl.system.folders import next_free
 
 POLL_S = 0.5
 ORPHAN_S = 20  # after so long, a trial that has no worker's name yet never gets one

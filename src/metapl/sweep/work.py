@@ -20,16 +20,17 @@ import optuna
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
-from metapl import evaluate, runtime
 from metapl.config import Config
-from metapl.data.dataset import Dataset, SourceConfig
+from metapl.data.sources.dataset import Dataset, SourceConfig
+from metapl.evaluate import held_out as evaluate
 from metapl.schema import ConfigError
 from metapl.sweep import plan as plans
 from metapl.sweep import space as spaces
 from metapl.sweep import store
 from metapl.sweep.plan import Budget, Plan
 from metapl.sweep.store import Row
-from metapl.train import Trained, train
+from metapl.system import runtime
+from metapl.train.loop import Trained, train
 from metapl.types import Metrics
 
 WORST = 0.0  # the accuracy of a trial that diverges

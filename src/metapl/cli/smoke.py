@@ -1,0 +1,45 @@
+"""One tiny training step of MPL, in a process of its own: `python -m metapl.cli.smoke` prints what came of it as JSON.
+
+XLA ends its process where it cannot read its flags, and a broken driver may crash: whoever asks stays alive.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from metapl.system import runtime
+
+
+def smoke() -> dict[str, Any]:
+    """Compile one step, do it twice from the same start, and compare the two, bit for bit."""
+    runtime.start()
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from metapl import algorithms, models
+    from metapl.algorithms.mpl import MPL
+    from metapl.models.mlp import MLP
+    from metapl.types import Views
+
+    start = time.monotonic()
+    points = jax.random.normal(jax.random.key(0), (6, 2))
+    views = Views(points[:2], jnp.array([0, 1]), points, points + 0.1)
+    algorithm = algorithms.build(MPL(), models.build(MLP(hidden=(4,)), 2), 1)
+    state = jax.jit(lambda key: algorithm.init(key, views, None))(jax.random.key(1))
+    step = jax.jit(algorithm.step)
+    results = [jax.tree.map(np.asarray, step(state, views, jax.random.key(2))) for _ in range(2)]
+    first, second = (jax.tree.leaves(result) for result in results)
+    return {
+        "devices": [f"{device.platform} {device.device_kind}" for device in jax.devices()],
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "finite": all(bool(np.isfinite(leaf).all()) for leaf in first),
+        "same_twice": all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)),
+        "seconds": round(time.monotonic() - start, 2),
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(smoke()) + "\n")

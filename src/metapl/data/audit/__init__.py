@@ -1,0 +1,1 @@
+"""Check pictures before training: unreadable files, copies, leaks; and select unlabelled ones."""

@@ -1,0 +1,1 @@
+"""Batches for the loop, from the device or from files."""

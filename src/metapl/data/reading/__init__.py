@@ -1,0 +1,1 @@
+"""From files to arrays. Nothing that a file holds is ever run."""

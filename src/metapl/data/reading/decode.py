@@ -1,0 +1,114 @@
+"""One encoded picture to RGB bytes, or an error that names it: whatever a file holds, it never runs and never floods.
+
+Transparency is dropped, as the field's loaders do: the colours below it stay. Of an animation the first frame is taken.
+`shades` tells what becomes of pixels of more than 8 bits.
+"""
+
+import io
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from metapl.data.reading import shades
+from metapl.schema import ConfigError
+
+SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
+MAX_PIXELS = 64_000_000  # 192 MB as RGB; a few kilobytes of PNG can claim a thousand times that
+
+# Pillow tells a format by its content, and some of those it knows start other programs (EPS: Ghostscript).
+_FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+
+# TIFF's tags: BitsPerSample, SampleFormat, and GDAL_NODATA (https://gdal.org/drivers/raster/gtiff.html)
+_BITS, _KIND, _NOTHING = 258, 339, 42113
+_UNSIGNED = (1,)
+
+
+class DataError(ConfigError):
+    """Data that cannot be read or is not there; its text is one sentence for the user."""
+
+
+class BadImage(DataError):  # noqa: N818 (the audit lists them: each is a finding before it is an error)
+    """A picture that cannot be decoded."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name}: {reason}")
+        self.name, self.reason = name, reason
+
+    def __reduce__(self) -> tuple[type["BadImage"], tuple[str, str]]:
+        # Workers in other processes send it home; the default would call the class with the joined text.
+        return type(self), (self.name, self.reason)
+
+
+def decode_file(path: Path) -> NDArray[np.uint8]:
+    """Read a picture file: [H, W, 3]."""
+    try:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise BadImage(str(path), "not a file")
+            if found.st_size == 0:
+                raise BadImage(str(path), "the file is empty")
+            return _decode(file, str(path))
+    except OSError as error:
+        raise BadImage(str(path), error.strerror or str(error)) from None
+
+
+def decode_bytes(data: bytes, name: str) -> NDArray[np.uint8]:
+    """Read a picture from memory: [H, W, 3]; `name` is for errors."""
+    if not data:
+        raise BadImage(name, "the picture has no bytes")
+    return _decode(io.BytesIO(data), name)
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    # A named pipe among the pictures would block the reader for ever.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _decode(file: io.BufferedReader | io.BytesIO, name: str) -> NDArray[np.uint8]:
+    try:
+        with Image.open(file, formats=_FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise BadImage(name, f"{image.width}×{image.height} pixels, more than the {MAX_PIXELS:,} allowed")
+            return _to_rgb(image)
+    except BadImage:
+        raise
+    except UnidentifiedImageError:
+        kinds = ", ".join(_FORMATS)
+        raise BadImage(name, f"not a picture of a known kind ({kinds}; no TIFF of 64 bits a pixel)") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise BadImage(name, f"more than the {MAX_PIXELS:,} pixels allowed") from None
+    except Exception as error:  # Pillow's plugins raise what they like on broken files
+        raise BadImage(name, f"cannot be decoded: {error}") from None
+
+
+def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
+    turned = ImageOps.exif_transpose(image)
+    if image.mode == "F" or image.mode.startswith("I"):  # Pillow's own conversion would cut off what is above 255
+        grey = _to_bytes(np.asarray(turned), image)
+        return np.repeat(grey[..., None], 3, axis=-1)
+    if turned.mode in ("P", "PA"):
+        turned = turned.convert("RGBA")
+    return np.asarray(turned if turned.mode == "RGB" else turned.convert("RGB"))
+
+
+def _to_bytes(grey: shades.Grey, image: Image.Image) -> NDArray[np.uint8]:
+    """Bring pixels of more than 8 bits to bytes; what they mean is the file's to say, in TIFF's tags."""
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
+        return shades.by_format(grey)
+    tags = getattr(image, "tag_v2", {})
+    if image.mode == "I" and tags.get(_BITS) == (32,) and tags.get(_KIND, _UNSIGNED) == _UNSIGNED:
+        grey = grey.view(np.uint32)  # Pillow takes them for signed ones
+    return shades.by_own_range(grey, _nothing(tags.get(_NOTHING)))
+
+
+def _nothing(tag: object) -> float | None:
+    """The value that stands for no value, in files of geographers."""
+    try:
+        return float(str(tag).strip("\0 "))
+    except ValueError:
+        return None

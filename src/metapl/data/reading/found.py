@@ -1,0 +1,115 @@
+"""Which pictures someone means: files, folders with all that is below them, and patterns such as 'photos/**/*.jpg'.
+
+Nothing is listed before it is asked for, so that millions of pictures need no more memory than one folder's names.
+"""
+
+import glob
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from metapl.data.reading.decode import SUFFIXES
+
+
+class Found(NamedTuple):
+    """A picture to be read, or a place where none can be."""
+
+    path: Path
+    problem: str = ""
+
+
+def find(words: Iterable[str]) -> Iterator[Found]:
+    """Yield the pictures that the words name, in their order; a file of just that name comes before a pattern.
+
+    A file that is named is taken for a picture whatever it is called; below a folder its suffix decides.
+    """
+    for word in words:
+        yield from _at(Path(word)) if os.path.lexists(word) or not glob.has_magic(word) else _matching(word)
+
+
+def _matching(pattern: str) -> Iterator[Found]:
+    """What a pattern matches, in order; photos/**/* matches folders and what is in them, but names each file once."""
+    matches = sorted(glob.glob(pattern, recursive=True))
+    if not matches:
+        yield Found(Path(pattern), "nothing matches this pattern")
+    suffix = os.path.splitext(pattern)[1]
+    named = bool(suffix) and not glob.has_magic(suffix)
+    walked: set[Path] = set()
+    for path in map(Path, matches):
+        if not walked.isdisjoint(path.parents):
+            continue
+        if path.is_dir():
+            walked.add(path)
+        yield from _at(path, named)
+
+
+def _at(path: Path, named: bool = True) -> Iterator[Found]:
+    if not path.is_dir():
+        if named or is_picture(path.name):
+            yield Found(path)
+        return
+    empty = True
+    for found in walk(path):
+        empty = False
+        yield found
+    if empty:
+        yield Found(path, f"the folder has no pictures ({', '.join(sorted(SUFFIXES))})")
+
+
+def walk(place: Path) -> Iterator[Found]:
+    """Every picture below a folder, in the order of their paths as texts; hidden ones are left out.
+
+    The order is that of sorting all paths, one folder at a time: a folder's slash counts as a letter of its name.
+    Links to folders are followed, but no picture is named twice for it: what lies in the folder is found there, and of
+    several links to the same folder elsewhere the first counts. A link to what the folder lies in is a problem.
+    """
+    yield from _below(place, _Walk(Path(os.path.realpath(place)), set()))
+
+
+class _Walk(NamedTuple):
+    """What a walk must remember, so that it comes to an end."""
+
+    start: Path
+    entered: set[str]  # folders elsewhere, by their real names
+
+
+def _below(place: Path, walk: _Walk) -> Iterator[Found]:
+    try:
+        with os.scandir(place) as entries:
+            known = sorted((entry.name + "/" * entry.is_dir(), entry.is_symlink()) for entry in entries)
+    except OSError as error:
+        yield Found(place, error.strerror or str(error))
+        return
+    for name, linked in known:
+        if name.startswith("."):
+            continue
+        if name.endswith("/"):
+            yield from _linked(place / name, walk) if linked else _below_once(place / name, walk)
+        elif is_picture(name):
+            yield Found(place / name)
+        elif linked and not os.path.exists(place / name):
+            yield Found(place / name, "a link to something that is not there")
+
+
+def _linked(place: Path, walk: _Walk) -> Iterator[Found]:
+    """What a link leads to, unless the walk comes there by itself."""
+    target = Path(os.path.realpath(place))
+    if walk.start.is_relative_to(target):
+        yield Found(place, "a link to a folder that it lies in")
+    elif not target.is_relative_to(walk.start):
+        yield from _below_once(place, walk)
+
+
+def _below_once(place: Path, walk: _Walk) -> Iterator[Found]:
+    real = os.path.realpath(place)
+    if not Path(real).is_relative_to(walk.start):
+        if real in walk.entered:
+            return
+        walk.entered.add(real)
+    yield from _below(place, walk)
+
+
+def is_picture(name: str) -> bool:
+    """Does a file's name say that it is a picture, and not a hidden one?"""
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES

@@ -1,0 +1,1 @@
+"""Where pictures come from: one file for each kind of source."""

@@ -1,0 +1,92 @@
+"""A CSV file that lists pictures: columns `path`, `label` (empty: unlabelled) and, if there is one, `split`."""
+
+import csv
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from metapl.data.reading import files
+from metapl.data.reading.decode import DataError
+from metapl.data.reading.files import Folders
+from metapl.data.sources.source import Files, Part, PictureConfig, Source
+
+_PARTS = ("train", "val", "test", "unlabeled")
+
+
+@dataclass(frozen=True)
+class CsvList(PictureConfig):
+    """Pictures listed in a CSV file, with paths from the folder that it is in."""
+
+    name: ClassVar[str] = "csv"
+
+    file: str = "pictures.csv"
+    """The CSV file, with a header line: path,label or path,label,split (train, val, test, unlabeled)."""
+    outside: bool = False
+    """Allow paths that leave the CSV file's folder."""
+
+
+class _Row(NamedTuple):
+    path: Path
+    label: str
+    part: str
+
+
+def read(config: CsvList, folders: Folders) -> Source:
+    """Read the list; every file must be there, none is opened before it is asked for."""
+    file = files.locate(config.name, config.file, folders)
+    rows = list(_rows(file, config.outside))
+    class_names = tuple(sorted({row.label for row in rows if row.part == "train"}))
+    if not class_names:
+        raise DataError(f"{file} labels no picture for training")
+    if unknown := sorted({row.label for row in rows if row.part in ("val", "test")} - set(class_names)):
+        raise DataError(f"{file} has classes in val or test that no training picture has: {', '.join(unknown)}")
+    numbers = {name: i for i, name in enumerate(class_names)}
+    parts = {}
+    for part in _PARTS:
+        chosen = [row for row in rows if row.part == part]
+        if chosen:
+            labels = np.array([numbers[row.label] if part != "unlabeled" else -1 for row in chosen], np.int32)
+            parts[part] = Part(Files(tuple(row.path for row in chosen), file.parent), labels)
+    return Source(parts, class_names)
+
+
+def _rows(file: Path, outside: bool) -> Iterator[_Row]:
+    folder = file.parent.resolve()
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            reader = csv.DictReader(opened)
+            if not {"path", "label"} <= set(reader.fieldnames or ()):
+                raise DataError(f"{file} must start with a header line that has path and label")
+            for entry in reader:
+                where = f"{file}, line {reader.line_num}"
+                yield _Row(_path(entry["path"], file.parent, folder, outside, where), *_label(entry, where))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{file} cannot be read as a CSV file: {error}") from None
+
+
+def _label(entry: dict[str, str | None], where: str) -> tuple[str, str]:
+    """The label and the part; an empty label in the training part means unlabelled."""
+    label = (entry["label"] or "").strip()
+    part = (entry.get("split") or "").strip() or "train"
+    if part not in _PARTS:
+        raise DataError(f"{where}: split takes one of {', '.join(_PARTS)}, got {part!r}")
+    if not label and part in ("val", "test"):
+        raise DataError(f"{where}: a picture of {part} needs a label")
+    return label, "unlabeled" if not label else part
+
+
+def _path(text: str | None, parent: Path, folder: Path, outside: bool, where: str) -> Path:
+    """Where the picture is. Links are followed first: a link inside the folder may point anywhere."""
+    if not text or "\0" in text:
+        raise DataError(f"{where}: the path is {'empty' if not text else 'not one'}")
+    path = parent / text
+    leaves = os.path.isabs(text) or ".." in Path(text).parts or not path.resolve().is_relative_to(folder)
+    if leaves and not outside:
+        raise DataError(f"{where}: {text} leaves the folder of the CSV file; set outside = true to allow that")
+    if not path.is_file():
+        raise DataError(f"{where}: there is no file {text}")
+    return path

@@ -1,0 +1,38 @@
+"""scikit-learn's digits: 1,797 grey pictures of 8×8, there without any file.
+
+They have no official test set: the last 360 pictures (20 %) are ours.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+from metapl.data.reading.files import Folders
+from metapl.data.sources.source import InMemory, Part, PictureConfig, Source
+
+_TRAIN = 1437
+
+
+@dataclass(frozen=True)
+class Digits(PictureConfig):
+    """Handwritten digits of 8×8, embedded in scikit-learn."""
+
+    name: ClassVar[str] = "digits"
+    mirrored: ClassVar[bool] = False
+    shift_pixels: ClassVar[int] = 1
+
+
+def read(config: Digits, folders: Folders) -> Source:
+    """Stretch the 17 grey levels over a byte."""
+    found = load_digits()
+    images = np.rint(found.images[..., None] * (255 / 16)).astype(np.uint8)
+    labels = found.target.astype(np.int32)
+    return Source(
+        {
+            "train": Part(InMemory(images[:_TRAIN], "train"), labels[:_TRAIN]),
+            "test": Part(InMemory(images[_TRAIN:], "test"), labels[_TRAIN:]),
+        },
+        tuple("0123456789"),
+    )

@@ -1,0 +1,115 @@
+"""What a source of pictures gives: sequences of uint8 pictures, their labels, the names of the classes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal, NamedTuple, Protocol
+
+import numpy as np
+from annotated_types import Ge
+from numpy.typing import NDArray
+
+from metapl.data.reading.decode import BadImage as BadImage
+from metapl.data.reading.decode import DataError as DataError
+from metapl.data.reading.decode import decode_file
+from metapl.data.reading.records import Records as Records
+from metapl.data.sources import spec
+from metapl.data.sources.dataset import SourceConfig
+
+
+class Images(Protocol):
+    """A sequence of pictures."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> NDArray[np.uint8]:
+        """The picture [H, W, C]; C is 3, or 1 where the source is grey by nature."""
+
+    def name(self, index: int, /) -> str:
+        """What errors and audits call it."""
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Pictures of one size in one array."""
+
+    array: NDArray[np.uint8]  # [N, H, W, C]
+    prefix: str
+    """What the part is called: picture 17 of "train" is "train[17]"."""
+    places: tuple[tuple[str, NDArray[np.int64]], ...] = ()
+    """For a selection: the parts it came from, in order, and the rows in each."""
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        return self.array[index]
+
+    def name(self, index: int) -> str:
+        """Where the picture stood in its source."""
+        at = range(len(self))[index]
+        for prefix, rows in self.places:
+            if at < len(rows):
+                return f"{prefix}[{rows[at]}]"
+            at -= len(rows)
+        return f"{self.prefix}[{at}]"
+
+
+@dataclass(frozen=True)
+class Files:
+    """Picture files, decoded when they are asked for; always RGB, each of its own size."""
+
+    paths: tuple[Path, ...]
+    root: Path = Path()
+    """The folder that the source was read from: what a file is called below it does not change when it moves."""
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        return decode_file(self.paths[index])
+
+    def name(self, index: int) -> str:
+        """The file's path."""
+        return str(self.paths[index])
+
+
+class Part(NamedTuple):
+    """Pictures that belong together."""
+
+    images: Images
+    labels: NDArray[np.int32]  # [N]; −1: unlabelled
+
+
+class Source(NamedTuple):
+    """Everything that was found: "train" and, where there are any, "test", "val", "unlabeled", "extra"."""
+
+    parts: Mapping[str, Part]
+    class_names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PictureConfig(SourceConfig):
+    """Base of the settings of every source of pictures."""
+
+    mirrored: ClassVar[bool] = True  # is a mirrored picture still one of its class?
+    shift_pixels: ClassVar[int] = 4  # how far a picture may be moved and still show what it shows
+
+    split: str = "given"
+    """Who is labelled: "given" (as the source has it), a split of the paper (cifar10-4k), or source@labels#seed."""
+    size: Annotated[int, Ge(0)] = 0
+    """Side of the square that each picture is cut and scaled to; 0: as stored, all of one size."""
+    feed: Literal["auto", "memory", "files"] = "auto"
+    """memory: all pictures are decoded first; files: each when its turn comes, to the same result; auto: what fits."""
+    workers: Annotated[int, Ge(-1)] = -1
+    """Processes that decode for files; 0: threads of this one; −1: one for each core if there are over four, else 0."""
+
+    def check(self) -> None:
+        """Refuse a split that cannot be before any file is read."""
+        if self.split != "given":
+            spec.parse_for(self.split, self.name)
+
+
+def unlabeled_labels(count: int) -> NDArray[np.int32]:
+    """Labels of pictures that have none."""
+    return np.full(count, -1, np.int32)

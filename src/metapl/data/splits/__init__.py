@@ -1,0 +1,1 @@
+"""Which examples are labelled, unlabelled, for validation and for the test."""

@@ -1,0 +1,1 @@
+"""Ask trained networks about pictures, and measure how good their predictions are."""

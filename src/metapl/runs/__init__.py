@@ -1,0 +1,1 @@
+"""A run's life on disk: start, resume, lock, checkpoint, log, find."""

@@ -1,0 +1,1 @@
+"""The one loop, what it compiles, and what feeds it."""

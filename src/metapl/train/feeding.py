@@ -1,0 +1,60 @@
+"""Where a stage's batches come from: the data are on the device, whole, or come from files in pieces."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+
+from metapl.config import Config, Stage
+from metapl.data.loading import feed as feeds
+from metapl.data.loading import loader
+from metapl.data.loading.feed import Feed, StoredAnswers
+from metapl.data.sources.dataset import Dataset
+from metapl.schema import ConfigError
+from metapl.system.sharding import SINGLE, Layout
+from metapl.train.program import Program
+from metapl.types import Array
+
+
+@contextmanager
+def feeding(
+    stage: Stage,
+    dataset: Dataset,
+    resident: loader.Resident | None,
+    answers: loader.Answers | StoredAnswers | None,
+    keys: Array,
+    first: int,
+    layout: Layout = SINGLE,
+) -> Iterator[Feed]:
+    """Give the stage's batches from step `first` on: from what is on the device, or else from files."""
+    if resident is not None:
+        assert not isinstance(answers, StoredAnswers)
+        yield feeds.resident(resident, layout.put(answers))
+        return
+    assert not isinstance(answers, loader.Answers)
+    dataset = feeds.labeled_only(dataset) if stage.unlabeled == "labeled" else dataset
+    _, order_key, _ = jax.random.split(keys[0], 3)
+    sizes = stage.labeled_batch, stage.unlabeled_batch
+    alone, balanced = not stage.method.uses_unlabeled, stage.labeled_sampling == "balanced"
+    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, alone, balanced, layout) as feed:
+        yield feed
+
+
+def on_device(
+    config: Config, program: Program, seeds: Sequence[int], datasets: Sequence[Dataset]
+) -> loader.Resident | None:
+    """Put the training data where the steps run, unless they are fed from files."""
+    if datasets[0].from_files:
+        if len(seeds) > 1:
+            raise ConfigError("seeds whose pictures are fed from files train one after another, not at once")
+        return None
+    balanced = any(stage.labeled_sampling == "balanced" for stage in config.stages)
+    return program.layout.put(to_device(datasets, program.own_data, balanced))
+
+
+def to_device(datasets: Sequence[Dataset], own_data: bool, balanced: bool = False) -> loader.Resident:
+    """Put the training data on the device: once if all seeds share it, else stacked."""
+    if not own_data:
+        return loader.resident(datasets[0], balanced)
+    return jax.tree.map(lambda *parts: jnp.stack(parts), *(loader.resident(dataset, balanced) for dataset in datasets))

@@ -1,0 +1,174 @@
+"""What is compiled: a stage's functions, for all the seeds that train at once.
+
+Randomness is a function of (seed, stage, step), and sums of metrics go on from piece to piece, so no number depends on
+how the steps are cut. Several seeds train at once: the same steps under `vmap`, with a data set and a state for each
+seed along the leading axis. Seeds that train one after another share a `Program`, so that they compile once.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from metapl import algorithms, models
+from metapl.augment import views
+from metapl.config import Config, Stage
+from metapl.data.loading import loader
+from metapl.data.sources.dataset import Dataset
+from metapl.models.microbatches import in_parts
+from metapl.scores import score
+from metapl.system import sharding
+from metapl.system.sharding import SINGLE, Layout
+from metapl.types import Array, Batch, Labeler, Metrics, Network, PyTree, Views, Weights
+from metapl.weights import starting_from
+
+Answers = loader.Answers | None
+Data = loader.Resident | loader.Piece  # a training set on the device, or the part of it that the next steps need
+
+
+class StageProgram(NamedTuple):
+    """One stage's functions.
+
+    All that differs between seeds has a leading axis: states, totals, keys, a teacher's answers, and the data if each
+    seed has its own.
+    """
+
+    init: Any  # (keys, weights, answers, data, pretrained) -> state; fresh networks start from `pretrained`, if any
+    zeros: Any  # (state, keys, answers, data) -> totals of no steps
+    advance: Any  # (state, totals, keys, answers, data, first, last) -> (state, totals); the state is given away
+    predictor: Callable[[PyTree], Weights]  # which of a state's weights are evaluated and handed on
+    labeler: Labeler | None  # who gives the pseudo labels, where they change
+    longest: int  # how many steps `advance` can do at a time
+
+
+class Program(NamedTuple):
+    """What is compiled, once for all the seeds that train one after another in groups of one size."""
+
+    networks: tuple[Network, ...]  # each stage's
+    own_data: bool  # has each seed data of its own?
+    stages: tuple[StageProgram, ...]
+    layout: Layout  # who computes it
+
+
+def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
+    """Make the program for these settings and the data sets of all seeds."""
+    own_data = any(dataset is not datasets[0] for dataset in datasets)
+    networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
+    pairs = zip(config.stages, networks, strict=True)
+    layout = sharding.layout(config.parallel, batches(config), parts=parts(config))
+    stages = tuple(stage_functions(config, stage, network, own_data, layout) for stage, network in pairs)
+    return Program(networks, own_data, stages, layout)
+
+
+def batches(config: Config) -> dict[str, int]:
+    """How large the batches are that methods look at, by the names of their settings."""
+    return {
+        f"stages.{index}.{name}": size
+        for index, stage in enumerate(config.stages)
+        for name, size in stage_batches(stage).items()
+    }
+
+
+def stage_batches(stage: Stage) -> dict[str, int]:
+    """Those of one stage."""
+    labeled = {"labeled_batch": stage.labeled_batch}
+    return labeled | {"unlabeled_batch": stage.unlabeled_batch} if stage.method.uses_unlabeled else labeled
+
+
+def parts(config: Config) -> dict[str, int]:
+    """How much of the batches networks see at once, where that is less."""
+    return {
+        f"stages.{index}.{name} / microbatches": size // stage.microbatches
+        for index, stage in enumerate(config.stages)
+        if stage.microbatches > 1
+        for name, size in stage_batches(stage).items()
+    }
+
+
+def stage_functions(
+    config: Config, stage: Stage, network: Network, own_data: bool, layout: Layout = SINGLE
+) -> StageProgram:
+    """Make a stage's functions; nothing is compiled yet."""
+    network = in_parts(network, stage.microbatches)
+    algorithm = algorithms.build(stage.method, network, stage.steps)
+    to_views = views.build(config.augmentation, stage.microbatches, layout.devices)
+
+    def augment(batch: Batch, key: Array) -> Views:
+        return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
+
+    def batch_at(data: Data, answers: Answers, order_key: Array, step: Array) -> Batch:
+        if isinstance(data, loader.Piece):
+            return loader.batch_of(data, step)
+        data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
+        sizes = stage.labeled_batch, stage.unlabeled_batch
+        return loader.batch(data, order_key, step, *sizes, answers, stage.labeled_sampling == "balanced")
+
+    def init(key: Array, start: Weights | None, answers: Answers, data: Data, pretrained: Weights | None) -> PyTree:
+        # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
+        algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
+        init_key, order_key, view_key = jax.random.split(key, 3)
+        first = augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key)
+        return layout.keep(algorithm.init(init_key, first, start))
+
+    def one_step(state: PyTree, key: Array, answers: Answers, data: Data, step: Array) -> tuple[PyTree, Metrics]:
+        _, order_key, step_key = jax.random.split(key, 3)
+        view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
+        batch = batch_at(data, answers, order_key, step)
+        state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
+        return state, score(metrics, batch.truth)
+
+    def zeros(state: PyTree, key: Array, answers: Answers, data: Data) -> Metrics:
+        _, metrics = jax.eval_shape(one_step, state, key, answers, data, jnp.uint32(0))
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
+
+    def advance(
+        state: PyTree, totals: Metrics, key: Array, answers: Answers, data: Data, first: Array, last: Array
+    ) -> tuple[PyTree, Metrics]:
+        def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
+            state, metrics = one_step(carry[0], key, answers, data, step)
+            return layout.keep(state), layout.whole(jax.tree.map(jnp.add, carry[1], metrics))
+
+        if not network.loops:
+            return sum_up(first, (state, totals))
+        return jax.lax.fori_loop(first, last, sum_up, (state, totals))
+
+    shared = 0 if own_data else 1
+    return StageProgram(
+        jax.jit(layout(over_seeds(init, shared=shared + 1))),
+        jax.jit(layout(over_seeds(zeros, shared=shared)), out_shardings=layout.everywhere),
+        jax.jit(layout(settled(over_seeds(advance, shared=shared + 2), layout)), donate_argnums=0),
+        algorithm.predictor,
+        algorithm.labeler,
+        longest=sys.maxsize if network.loops else 1,
+    )
+
+
+def settled(steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout) -> Callable[..., tuple[PyTree, Metrics]]:
+    """Have the state that steps give be where the one was that they took: else the next ones would be compiled anew.
+
+    What comes out of a loop, the compiler places as it likes.
+    """
+
+    def advance(*args: PyTree) -> tuple[PyTree, Metrics]:
+        state, totals = steps(*args)
+        return layout.keep(state, leading=1), totals
+
+    return advance
+
+
+def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., PyTree]:
+    """Map over the leading axis of all arguments but the last `shared`.
+
+    One seed goes without `vmap`, under which convolutions become grouped ones and slow.
+    """
+
+    def mapped(*args: PyTree) -> PyTree:
+        own, common = args[: len(args) - shared], args[len(args) - shared :]
+        if len(jax.tree.leaves(own)[0]) > 1:
+            return jax.vmap(lambda *own: function(*own, *common))(*own)
+        result = function(*jax.tree.map(lambda leaf: leaf[0], own), *common)
+        return jax.tree.map(lambda leaf: leaf[None], result)
+
+    return mapped

@@ -1,0 +1,1 @@
+"""Pages on this machine: `metapl serve` and `metapl watch`."""

@@ -1,0 +1,44 @@
+"""How a run stands while it is watched, and how it ended, in words."""
+
+from pathlib import Path
+
+from metapl.report.blocks import Block, Progress, Text
+from metapl.runs import find as runs
+from metapl.runs.find import Run
+from metapl.runs.saver import LOG
+from metapl.runs.status import Clock, duration, speed
+
+
+def progress(name: str, run: Run, clock: Clock, now: float) -> Block:
+    """How far a run is that a process works on."""
+    if run.steps is None or not run.total_steps:
+        return Text(f"{name} is at work.")
+    parts = [f"{name} is at work: {run.steps:,} of {run.total_steps:,} steps"]
+    if (rate := clock.rate) is not None:
+        parts.append(speed(rate, "steps"))
+    if (left := clock.left(now)) is not None and run.steps < run.total_steps:
+        parts.append(f"about {duration(left)} left")
+    return Progress(", ".join(parts), run.steps, run.total_steps)
+
+
+def ending(name: str, run: Run) -> Text:
+    """How a run ended that nobody works on any more."""
+    return Text(_ending(name, run), "plain" if run.state == "finished" else "warning")
+
+
+def _ending(name: str, run: Run) -> str:
+    done = f" after {run.steps:,} of {run.total_steps:,} steps" if run.steps is not None and run.total_steps else ""
+    if run.state == "finished":
+        accuracy = f": test accuracy {100 * run.accuracy:.2f} %" if run.accuracy is not None else ""
+        return f"{name} has finished{accuracy}."
+    if run.state == "stopped, resumable":
+        return f"{name} {_stop(run.path)}{done}; metapl resume {run.path} goes on with it."
+    return f"{name} has {'failed' if run.state == 'failed' else 'ended'}{done}: {run.note or run.state}."
+
+
+def _stop(path: Path) -> str:
+    """Someone's wish is in the log; whoever was killed could not write anything there."""
+    last = runs.last_line(path / LOG)
+    if last.get("event") == "stopped":
+        return f"was stopped ({last.get('signal', 'by a signal')})"
+    return "ended before its time, killed or with an error,"

@@ -1,0 +1,192 @@
+"""The doctor must stay well where everything else is sick."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from metapl.cli import doctor, smoke
+from metapl.cli import main as cli
+from metapl.schema import ConfigError
+from metapl.system import runtime
+
+GOOD = {"devices": ["cpu cpu"], "xla_flags": "--mine=1 --theirs=2", "finite": True, "same_twice": True, "seconds": 1.5}
+
+
+@pytest.fixture
+def well(monkeypatch, tmp_path):
+    """A machine on which everything is fine; the step is not done."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in [name for name in os.environ if name.startswith(("JAX_", "XLA_"))]:
+        monkeypatch.delenv(name)
+    stdout = "a library's greeting\n" + json.dumps(GOOD)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, stdout, ""))
+    return tmp_path
+
+
+def by_topic(findings: list[doctor.Finding]) -> dict[str, doctor.Finding]:
+    return {finding.topic: finding for finding in findings}
+
+
+def test_a_well_machine(well):
+    found = doctor.examine()
+    assert {finding.state for finding in found} <= {"fine", "note"}
+    assert not doctor.is_broken(found)
+    assert set(by_topic(found)) >= {"versions", "machine", "compilation cache", "data", "disk", "devices", "smoke step"}
+    assert f"jax {metadata.version('jax')}" in by_topic(found)["versions"].text
+    assert list(well.iterdir()) == []  # it looks, and leaves nothing
+
+
+def test_json_and_the_exit_code(well, capsys, monkeypatch):
+    cli.main(["doctor", "--json"])
+    assert {"topic", "state", "text", "advice"} == set(json.loads(capsys.readouterr().out)[0])
+    monkeypatch.setattr(doctor, "step", lambda: [doctor.Finding("smoke step", "broken", "[bold]", "pray")])
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor"])
+    assert stop.value.code == 1
+    out = capsys.readouterr().out
+    assert "[bold]" in out
+    assert "→ pray" in out
+
+
+def test_who_set_which_flag(well):
+    flags = by_topic(doctor.judge(GOOD, "--mine=1"))["XLA flags"].text
+    assert flags == "--mine=1 (you), --theirs=2 (metapl)"
+
+
+@pytest.mark.parametrize(("name", "words"), [("finite", "not all numbers are finite"), ("same_twice", "other bits")])
+def test_a_step_that_cannot_be_trusted(name, words):
+    found = by_topic(doctor.judge(GOOD | {name: False}, ""))["smoke step"]
+    assert found.state == "broken"
+    assert words in found.text
+
+
+@pytest.mark.parametrize(
+    ("errors", "reason", "advice"),
+    [
+        (
+            "F1116 parse.cc:234] Unknown flag in XLA_FLAGS: --x\n*** Check failure ***\n",
+            "Unknown flag",
+            "unset XLA_FLAGS",
+        ),
+        ("Traceback\nRuntimeError: Unable to initialize backend 'mars'\n", "Unable", "JAX_PLATFORMS"),
+        ("", "exit code -9", "metapl.cli.smoke"),
+    ],
+)
+def test_a_step_that_crashes_says_why(well, monkeypatch, errors, reason, advice):
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -9, "", errors))
+    (found,) = doctor.step()
+    assert found.state == "broken"
+    assert reason in found.text
+    assert advice in found.advice
+
+
+def test_nonsense_in_xla_flags_in_a_real_process(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--nonsense=3")
+    monkeypatch.setenv("PYTHONPATH", str(Path(doctor.__file__).parents[2]))
+    (found,) = doctor.step()
+    assert (found.state, found.text) == ("broken", "Unknown flag in XLA_FLAGS: --nonsense=3")
+    assert "unset XLA_FLAGS" in found.advice
+
+
+def test_a_step_that_hangs(well, monkeypatch):
+    def hang(*_, timeout, **__):
+        raise subprocess.TimeoutExpired("x", timeout)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    assert doctor.step()[0].state == "broken"
+
+
+def test_the_step_itself(monkeypatch):
+    monkeypatch.setattr(runtime, "start", lambda: None)
+    found = smoke.smoke()
+    assert found["finite"]
+    assert found["same_twice"]
+    assert found["devices"]
+
+
+def test_a_folder_that_cannot_be_written_to(well, monkeypatch):
+    def refuse(**_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
+    found = by_topic(doctor.examine())
+    for topic in ("compilation cache", "disk"):
+        assert found[topic].state == "note"  # slower, or --out elsewhere; but runs work
+        assert "Read-only file system" in found[topic].text
+
+
+def test_a_cache_folder_that_is_a_file(well, monkeypatch):
+    (well / "file").touch()
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(well / "file"))
+    assert by_topic(doctor.compilation_cache())["compilation cache"].state == "note"
+
+
+def test_no_home(well, monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", homeless)
+    found = by_topic(doctor.examine())
+    assert found["compilation cache"].state == found["data"].state == "broken"
+    assert "set XDG_CACHE_HOME" in found["data"].advice
+    with pytest.raises(ConfigError, match="no home folder"):
+        runtime.cache_folder()
+
+
+def test_which_data_are_there(well):
+    (well / "data" / "cifar-10-batches-py").mkdir(parents=True)
+    (well / "data" / "mnist").mkdir()
+    (well / "data" / "mnist" / "train-images-idx3-ubyte.gz").touch()
+    (found,) = doctor.data_files(well / "data")
+    there, lacking = found.text.split("; not found: ")
+    assert "cifar10 (" in there
+    assert "mnist (" in there
+    assert lacking == "cifar100, svhn, fashion_mnist, imagenet"
+    assert by_topic(doctor.data_files(well / "nowhere"))["data"].state == "broken"
+
+
+def test_missing_and_mismatched_packages(monkeypatch):
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "grain" else "1")
+    assert doctor.versions()[0].state == "broken"
+    assert "grain" in doctor.versions()[0].advice
+    monkeypatch.setattr(doctor, "_version", lambda name: "2" if name == "jax" else "1")
+    assert "jaxlib==2" in doctor.versions()[0].advice
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "optuna" else "1")
+    assert [finding.state for finding in doctor.versions()] == ["fine", "note"]
+
+
+def test_little_room_is_said(well, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 10**6))
+    monkeypatch.setattr(doctor, "memory", lambda: (10**9, 10**8))
+    found = by_topic(doctor.examine())
+    assert found["disk"].state == found["machine"].state == "note"
+
+
+def test_a_container_has_no_more_memory_than_it_may(monkeypatch):
+    texts = {
+        "/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 50 kB\nHugePages_Free:\n",
+        "/sys/fs/cgroup/memory.max": "20480\n",
+        "/sys/fs/cgroup/memory.current": "10240\n",
+    }
+    monkeypatch.setattr(doctor, "_text", lambda path: texts.get(path, ""))
+    assert doctor.memory() == (20480, 10240)
+    texts["/sys/fs/cgroup/memory.max"] = "max\n"
+    assert doctor.memory() == (102400, 51200)
+    texts.clear()
+    assert doctor.memory() == (None, None)
+
+
+def test_the_table_keeps_brackets(well):
+    out = io.StringIO()
+    Console(file=out, width=100).print(doctor.table([doctor.Finding("t", "note", "[x]", "[y]")]))
+    assert "[x]" in out.getvalue()
+    assert "→ [y]" in out.getvalue()

@@ -1,0 +1,201 @@
+"""The command line as a new user meets it."""
+
+import errno
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from metapl import config as configs
+from metapl.cli import main as cli
+
+LOOKING = ("plan", "runs", "doctor", "predict", "serve")  # verbs that make no folder
+
+
+def run(capsys, *args: str) -> tuple[int, str, str]:
+    """Exit code, output and error output of one call."""
+    code = 0
+    try:
+        cli.main(args)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize("args", [(), ("--help",), ("-h",)])
+def test_help_names_every_verb_with_a_sentence(capsys, args):
+    code, out, _ = run(capsys, *args)
+    assert code == 0
+    for verb, function in cli.VERBS.items():
+        assert f"  {verb} " in out
+        assert function.__doc__.splitlines()[0].split(":")[0] in " ".join(out.split())
+
+
+@pytest.mark.parametrize("verb", cli.VERBS)
+def test_every_verbs_help_teaches(capsys, verb):
+    code, out, _ = run(capsys, verb, "--help")
+    assert code == 0
+    assert f"usage: metapl {verb}" in out
+    assert "Examples:" in out
+    assert ("--out" in out) == (verb not in LOOKING)
+
+
+def test_the_help_of_train_lists_every_preset_once_in_groups(capsys):
+    _, out, _ = run(capsys, "train", "--help")
+    lines = out[out.index("Presets") :].splitlines()
+    listed = [line.split()[0] for line in lines if line.startswith("  ")]
+    assert listed == list(configs.presets())
+    first = lines.index("")  # an empty line stands before each group
+    assert len({line.split("_")[0] for line in lines[first:] if line}) == lines[first:].count("")
+
+
+def test_a_presets_help_lists_its_settings_with_their_values(capsys):
+    code, out, _ = run(capsys, "train", "two_moons_uda", "--help")
+    assert code == 0
+    for flag in ("--seed", "--augmentation.jitter", "--stages.0.method.consistency.temperature", "--out"):
+        assert flag in out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, fit, train, resume, eval, "),
+        (["demo", "--dataset", "3"], "Unrecognized options: --dataset, 3; did you mean --datasets?"),
+        (["demo", "--datasets", "many"], "--datasets takes a whole number, got 'many'"),
+        (["demo", "--datasets"], "Missing value for argument '--datasets'"),
+        (["train", "two_moons_mpl", "--data.noise", "x"], "--data.noise takes a number, got 'x'"),
+        (["data", "check"], "Missing from metapl data check"),
+        (["demo", "--datasets", "0"], "datasets takes a number of at least 1, got 0"),
+        (["demo", "--steps", "-5"], "steps takes a number of at least 0, got -5"),
+        (["train", "two_moons_mpl", "--seeds", "0"], "seeds takes a number of at least 1, got 0"),
+        (
+            ["train", "two_moons_mpl", "--seeds-at-once", "0"],
+            "seeds_at_once takes auto or a number of at least 1, got 0",
+        ),
+        (["train", "two_moons_mpl", "--seeds-at-once", "x"], "--seeds-at-once takes INT|{auto}, got 'x' ("),
+        (["data", "chekc"], "there is no verb 'chekc' of data; the verbs are check, show, select"),
+        (["data", "check", "digitz"], "'digitz' is not a source (digits, cifar10"),
+        (["data", "show", "cifar10@45#0", "--data-dir", "."], "cifar10: no cifar-10-batches-py"),
+        (["demo", "--seed", "4294967290", "--datasets", "20"], "the last data set's seed would be"),
+        (["data", "select", "p.csv", "--near", "99"], "p.csv"),
+        (["bench"], "bench takes a network (mlp"),
+        (["bench", "mlpp"], "'mlpp' is neither a network (mlp"),
+        (["bench", "mlp", "mplx"], "'mplx' is not a method; the methods are supervised, pseudo_labels, uda, fixmatch"),
+        (["bench", "mlp", "mpl", "twice"], "bench takes a network"),
+        (["bench", "mlp", "--batch", "0"], "batch takes whole numbers of at least 1, got (0,)"),
+        (["bench", "mlp", "--repeats", "0"], "repeats takes a number of at least 1, got 0"),
+        (["eval"], "Missing from metapl eval"),
+        (["eval", "nowhere"], "nowhere is not the folder of a run"),
+        (["eval", ".", "--part", "train"], "train"),
+        (["eval", "."], ". is not the folder of a run: it has no config.toml"),
+        (["runs"], "runs is not a folder"),
+        (["runs", ".", "--sort", "size"], "size"),
+        (["train"], "train needs a preset or a TOML file first; metapl train --help lists the presets"),
+        (["train", "nowhere.toml"], "is neither a preset"),
+        (["train", "two_moons_mpl", "--data.noise", "-1"], "data.noise takes a number of at least 0, got -1.0"),
+        (["train", "two_moons_mpl", "--stages.0.method.feedback.estimator", "dott"], "dott"),
+        (["train", "two_moons_mpl", "--stages.0.method.labels", "x"], "labels"),
+    ],
+)
+def test_a_mistake_ends_with_a_sentence_and_exit_code_2(capsys, tmp_path, monkeypatch, args, words):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, *args)
+    assert code == 2
+    assert words in " ".join(err.split())
+    assert err.startswith("metapl: ")  # a sentence, no box and no traceback
+    assert "─" not in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())  # nothing is left behind
+
+
+def test_a_disk_that_takes_no_more_is_a_sentence_whatever_the_verb(capsys, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device", "there/x")
+
+    monkeypatch.setitem(cli.VERBS, "doctor", full)
+    assert run(capsys, "doctor") == (2, "", "metapl: there/x: No space left on device\n")
+
+    def missing(_):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "there/x")
+
+    monkeypatch.setitem(cli.VERBS, "doctor", missing)
+    with pytest.raises(FileNotFoundError):
+        run(capsys, "doctor")
+
+
+def test_an_occupied_folder_is_left_alone(capsys, tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    for verb in (["demo"], ["train", "two_moons_mpl"]):
+        code, _, err = run(capsys, *verb, "--out", str(tmp_path))
+        assert code == 2
+        assert "is not empty" in " ".join(err.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_train_writes_the_settings_it_used_and_the_result(tmp_path):
+    """In a process of its own, as a user starts it; flags win over the file, the file over its preset."""
+    (tmp_path / "my.toml").write_text('preset = "two_moons_mpl"\nseed = 3\n[data]\nnoise = 0.05\n')
+    flags = ["--seed", "4", "--seeds", "2", "--stages.0.steps", "30", "--out", "run"]
+    command = [sys.executable, "-m", "metapl", "train", "my.toml", *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    config = configs.parse((tmp_path / "run" / "config.toml").read_text(), "run")
+    assert (config.seed, config.data.noise, config.stages[0].steps) == (4, 0.05, 30)
+    assert tomllib.loads((tmp_path / "run" / "config.toml").read_text())["stages"][0]["method"]["name"] == "mpl"
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["steps"] == 30
+    assert list(result["accuracies"]) == ["4", "5"]
+    assert result["accuracy"] == pytest.approx(sum(result["accuracies"].values()) / 2)
+    assert "accuracy" in done.stdout
+
+
+def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
+    seen = []
+    monkeypatch.setattr(
+        "metapl.runs.run.run",
+        lambda config, seeds, at_once, folders, out, console: (out / "x").touch() or seen.append(out),
+    )
+    for _ in range(2):
+        assert run(capsys, "train", "two_moons_mpl")[0] == 0
+    assert seen == [Path("runs/two_moons_mpl"), Path("runs/two_moons_mpl-2")]
+
+
+def test_a_run_that_diverges_is_no_result(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
+    flags = [
+        "--stages.0.method.optimizer.learning-rate",
+        "1e38",
+        "--stages.0.steps",
+        "20",
+        "--out",
+        str(tmp_path / "r"),
+    ]
+    code, _, err = run(capsys, "train", "two_moons_supervised", *flags)
+    assert code == 2
+    said = " ".join(err.split())
+    assert "diverged between steps 1 and 20 of stages.0: the network's numbers are not finite from step" in said
+    assert "There is no checkpoint from before" in said
+    assert not (tmp_path / "r" / "result.json").exists()
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
+    code, out, _ = run(
+        capsys, "train", "two_moons_supervised", "--stages.0.steps", "5", "--out", str(tmp_path / "w[red]z[/b]")
+    )
+    assert code == 0
+    assert "w[red]z[/b]" in out
+
+
+def test_a_name_is_one_word_in_a_sentence_however_long_it_is(capsys, tmp_path):
+    """Someone may copy it: it is neither taken for markup nor cut at the width of a window."""
+    long = tmp_path / ("x" * 100 + "[red]")
+    long.mkdir()
+    assert str(long) in run(capsys, "runs", str(long))[1]
+    assert str(long) in run(capsys, "eval", str(long))[2]

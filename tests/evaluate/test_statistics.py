@@ -1,0 +1,57 @@
+"""Intervals of paired differences."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from metapl.evaluate.statistics import compared, paired, wilson
+
+
+def test_the_interval_is_students():
+    draw = np.random.default_rng(0)
+    ours, theirs = draw.normal(0.9, 0.1, 30), draw.normal(0.8, 0.1, 30)
+    result = paired(ours, theirs)
+    reference = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    assert (result.low, result.high) == pytest.approx((reference.low, reference.high))
+    assert result.mean == pytest.approx(np.mean(ours - theirs))
+    assert result.better == np.sum(ours > theirs)
+    assert result.worse == np.sum(ours < theirs)
+
+
+def test_one_data_set_says_nothing_about_the_spread():
+    alone = paired(np.array([0.9]), np.array([0.8]))
+    assert (alone.low, alone.high) == (None, None)
+    assert alone.mean == pytest.approx(0.1)
+
+
+def test_intervals_hold_the_truth_about_19_times_in_20():
+    draw = np.random.default_rng(1)
+    hits = 0
+    for _ in range(400):
+        result = paired(draw.normal(0.1, 1, 10), np.zeros(10))
+        hits += result.low <= 0.1 <= result.high
+    assert 0.92 < hits / 400 < 0.98
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 5), (5, 5), (3, 7), (90, 100)])
+def test_wilsons_interval_is_scipys(right, n):
+    found = wilson(right, n)
+    reference = stats.binomtest(right, n).proportion_ci(method="wilson")
+    assert (found.low, found.high) == pytest.approx((reference.low, reference.high))
+    assert found.low <= found.share <= found.high
+
+
+def test_two_classifiers_that_agree_are_not_known_to_be_equal():
+    same = compared(np.ones(10, bool), np.ones(10, bool))
+    assert same.difference == 0
+    assert same.low < -0.1 < 0.1 < same.high
+    assert same.p == 1
+
+
+def test_intervals_of_differences_hold_the_truth_about_19_times_in_20():
+    draw, hits = np.random.default_rng(0), 0
+    for _ in range(1000):
+        kind = draw.choice(4, 80, p=[0.6, 0.2, 0.1, 0.1])  # both right, only the first, only the second, none
+        found = compared(np.isin(kind, (0, 1)), np.isin(kind, (0, 2)))
+        hits += found.low <= 0.1 <= found.high
+    assert 930 <= hits <= 975

@@ -1,0 +1,57 @@
+"""Nothing that a user has is overwritten."""
+
+import errno
+
+import pytest
+
+from metapl.schema import ConfigError
+from metapl.system.folders import claim, next_free
+
+
+def test_a_new_or_empty_folder_is_taken(tmp_path):
+    assert claim(tmp_path / "a" / "b").is_dir()
+    assert claim(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("precious")
+    with pytest.raises(ConfigError, match="is not empty"):
+        claim(tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "precious"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_killed_start_has_left_is_no_hindrance(tmp_path):
+    (tmp_path / "x.json.new").write_text("{")
+    (tmp_path / ".metapl-write-test").touch()
+    assert claim(tmp_path, ["x.json.new"]) == next_free(tmp_path, ["x.json.new"]) == tmp_path
+    with pytest.raises(ConfigError, match="is not empty"):
+        claim(tmp_path)
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(ConfigError, match="is not empty"):
+        claim(tmp_path, ["x.json.new"])
+
+
+def test_a_full_disk_is_noticed_before_anything_is_done(tmp_path, monkeypatch):
+    def full(path, content):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(ConfigError, match=r"cannot be used as a folder to write to: No space left"):
+        claim(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be used as a folder"):
+        claim(tmp_path / "file")
+
+
+def test_the_next_free_name_is_found(tmp_path):
+    assert next_free(tmp_path / "demo") == tmp_path / "demo"
+    for name in ("demo", "demo-2"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").touch()
+    assert next_free(tmp_path / "demo") == tmp_path / "demo-3"

@@ -1,0 +1,281 @@
+"""Two real processes on one machine: the same run as one process, and no one waits for a process that is gone."""
+
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import jax
+import pytest
+
+import metapl
+from metapl.runs import folder as rundir
+from metapl.schema import ConfigError, validate
+from metapl.system import processes, runtime
+from metapl.system.runtime import Cluster
+
+SETTINGS = """
+log_every_steps = 10
+checkpoint = {every_steps = 5, keep = 2}
+[data]
+name = "digits"
+split = "digits@40#0"
+[model]
+hidden = [8]
+activation = "relu"
+[augmentation]
+weak = {flip = false, shift_pixels = 0}
+strong = {layers = 1, ops = ["brightness"], cutout = 0}
+[[stages]]
+steps = 20
+labeled_batch = 8
+unlabeled_batch = 16
+method = {name = "mpl"}
+"""
+
+
+class Place:
+    """A folder, and processes that are started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "my.toml").write_text(SETTINGS)
+        self.environment = os.environ | {
+            "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
+            "JAX_PLATFORMS": "cpu",
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+
+    def start(self, *words: str, devices: int = 1) -> subprocess.Popen[str]:
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+        command = [sys.executable, "-m", "metapl", *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command, cwd=self.folder, env=self.environment | {"XLA_FLAGS": flags}, **pipes)
+
+    def start_two(self, *words: str) -> list[subprocess.Popen[str]]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            there = f"127.0.0.1:{free.getsockname()[1]}"
+        both = ("--processes", "2", "--coordinator", there)
+        return [self.start(*words, *both, "--process-id", str(number)) for number in range(2)]
+
+    def lines(self, run: str) -> list[dict]:
+        return [json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines()]
+
+
+def ended(children: list[subprocess.Popen[str]]) -> list[str]:
+    said = [child.communicate(timeout=300)[0] for child in children]
+    assert [child.returncode for child in children] == [0] * len(children), said
+    return said
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Place:
+    return Place(tmp_path_factory.mktemp("processes"))
+
+
+@pytest.fixture(scope="module")
+def whole(place) -> list[str]:
+    """The run in one process, and in two."""
+    ended([place.start("train", "my.toml", "--out", "one", devices=2)])
+    return ended(place.start_two("train", "my.toml", "--out", "two"))
+
+
+def test_two_processes_give_the_numbers_of_one(place, whole):
+    for name in ("metrics.jsonl", "weights.safetensors", "evaluations.csv"):
+        assert (place.folder / "one" / name).read_bytes() == (place.folder / "two" / name).read_bytes(), name
+    assert "2 devices share every batch, in 2 processes" in whole[0]
+    assert "accuracy" in whole[0]
+    assert "accuracy" not in whole[1], "one process speaks"
+
+
+def test_processes_connect_before_the_first_program_is_compiled(whole):
+    """Gloo gives up after 30 s: who has to compile what the other has kept would come too late."""
+    assert -1 < whole[0].find("[Gloo] Rank 0 is connected") < whole[0].index("mpl: begins")
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_when_a_process_is_killed_the_other_ends_and_the_run_goes_on(place, whole, lost):
+    """With one process, which has one device, where process 0 was lost; with two where process 1 was."""
+    run = f"lost-{lost}"
+    children = place.start_two("train", "my.toml", "--out", run, "--stages.0.steps", "100000")
+    end = time.monotonic() + 120
+    while not any((place.folder / run).glob("checkpoints/step-*")) and time.monotonic() < end:
+        time.sleep(0.05)
+    children[lost].send_signal(signal.SIGKILL)
+    begin = time.monotonic()
+    said, _ = children[1 - lost].communicate(timeout=60)
+    assert time.monotonic() - begin < processes.PATIENCE_S + processes.LINGER_S + 10
+    assert children[1 - lost].returncode == processes.LOST, said
+    assert f"process {lost} of 2 is lost" in said
+    children[lost].communicate()
+    going = [place.start("resume", run)] if lost == 0 else place.start_two("resume", run)
+    while not any('"resumed"' in line for line in (place.folder / run / "log.jsonl").read_text().splitlines()):
+        assert all(child.poll() is None for child in going)
+        time.sleep(0.05)
+    before = len(place.lines(run))
+    while len(place.lines(run)) <= before:
+        assert all(child.poll() is None for child in going), going[0].communicate()[0]
+        time.sleep(0.05)
+    going[-1].send_signal(signal.SIGTERM)  # whichever it reaches, all of them save and stop
+    told = [child.communicate(timeout=60)[0] for child in going]
+    assert [child.returncode for child in going] == [128 + signal.SIGTERM] * len(going), told
+    assert "going on from step-" in told[0]
+    for line, other in zip(place.lines(run), place.lines("one"), strict=False):
+        assert line["student_loss"] == pytest.approx(other["student_loss"], rel=1e-4)
+
+
+def test_alone_nothing_is_asked_of_others():
+    assert (processes.index(), processes.count(), processes.leads()) == (0, 1, True)
+    assert processes.agreed(lambda: {"any": object}) == {"any": object}, "not even through JSON"
+    assert processes.wished() is None
+    with processes.together():
+        processes.meet("here")
+    with pytest.raises(ConfigError, match="a wrong word"), processes.together():
+        raise ConfigError("a wrong word")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "says"),
+    [
+        (Cluster(processes=2), "need a --coordinator"),
+        (Cluster(coordinator="here:1"), "one needs none"),
+        (Cluster(2, 2, "here:1"), "--process-id 2 is none of --processes 2"),
+        (Cluster(2, 0, "here"), "takes HOST:PORT, got 'here'"),
+        (Cluster(2, 0, "here:1", "slurm"), "leave the coordinator out"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(cluster, says):
+    with pytest.raises(ConfigError, match=says):
+        validate(cluster)
+
+
+def test_a_process_with_another_command_is_refused(monkeypatch):
+    given = {"seeds": 1, "stages": [{"steps": 20}], "at_once": "auto"}
+    processes.alike(given)
+    monkeypatch.setattr(processes, "same", lambda _: given)
+    processes.alike(dict(given))
+    with pytest.raises(ConfigError, match="was started with another seeds, stages than process 0"):
+        processes.alike(given | {"seeds": 2, "stages": [{"steps": 21}]})
+
+
+def test_a_run_is_told_from_one_with_the_same_settings(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / rundir.ENVIRONMENT).write_text(json.dumps({"command": ["train", "--out", name]}))
+    assert rundir.fingerprint(tmp_path / "one") != rundir.fingerprint(tmp_path / "other")
+
+
+class Leaving:
+    """What looks after the others, without any."""
+
+    def __init__(self, client):
+        pass
+
+    def leave(self, sentence, code):
+        raise SystemExit(f"{code}: {sentence}")
+
+    def suspect(self):
+        raise AssertionError("nobody is lost where a disk is full")
+
+    def close(self):
+        pass
+
+
+def test_a_full_disk_is_a_sentence_for_several_processes_too(monkeypatch):
+    monkeypatch.setattr(processes, "_client", object)
+    monkeypatch.setattr(processes, "_Watch", Leaving)
+    with pytest.raises(SystemExit, match=r"2: runs/mine/log: No space left on device"), processes.together():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/mine/log")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "error", "says"),
+    [
+        (Cluster(cluster="slurm"), KeyError("SLURM_JOB_ID"), "--cluster slurm does not find .*'SLURM_JOB_ID' is not"),
+        (Cluster(cluster="mpi4py"), ImportError("No module named 'mpi4py'"), "--cluster mpi4py .*No module named"),
+        (Cluster(cluster="auto"), ValueError("no address"), r"\(no address\): start it as one \(srun"),
+        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError("in use\ntrace"), r"127.0.0.1:1: in use; is it .* port free"),
+        (Cluster(2, 0, "127.0.0.1:1"), RuntimeError(), r"127.0.0.1:1: RuntimeError; is it"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_a_sentence(cluster, error, says, monkeypatch):
+    def initialize(*_, **__):
+        raise error
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    with pytest.raises(ConfigError, match=says):
+        runtime.connect(cluster)
+
+
+def test_jax_has_a_name_for_each_cluster(monkeypatch):
+    """Of a name that it does not know, it says that it is not supported, wherever it is asked."""
+    from jax._src.clusters import ClusterEnv
+
+    asked = []
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **words: asked.append(words))
+    for name in ("slurm", "k8s", "ompi", "mpi4py", "auto"):
+        runtime.connect(Cluster(cluster=name))
+    known = {env.name for env in ClusterEnv._cluster_types} | {None}
+    assert {words["cluster_detection_method"] for words in asked} <= known
+
+
+def test_who_waits_in_vain_for_others_is_told(monkeypatch, capfd):
+    left = threading.Event()
+    monkeypatch.setattr(os, "_exit", lambda code: left.set() if code == 2 else None)
+    monkeypatch.setattr(runtime, "JOIN_S", 0.01)
+    monkeypatch.setattr(jax.distributed, "initialize", lambda *_, **__: left.wait(10))
+    runtime.connect(Cluster(3, 1, "127.0.0.1:1"))
+    assert left.is_set()
+    assert "not all of the 3 processes came to 127.0.0.1:1 within 0.01 s" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_who_lost_a_third_process_waits_until_process_0_has_missed_it(leads, monkeypatch):
+    slept = []
+    monkeypatch.setattr(processes.time, "sleep", slept.append)
+    monkeypatch.setattr(processes, "leads", lambda: leads)
+    watch = processes._Watch.__new__(processes._Watch)
+    watch._patience_s = processes.PATIENCE_S
+    watch.suspect()
+    assert watch._patience_s == (4 * processes.BEAT_S if leads else processes.PATIENCE_S)
+    assert slept[0] > watch._patience_s + processes.BEAT_S
+
+
+class Store(dict):
+    """What jax.distributed keeps for all."""
+
+    key_value_set = dict.__setitem__
+
+    def key_value_dir_get(self, start):
+        return [(key, told) for key, told in self.items() if key.startswith(start)]
+
+
+def test_what_process_0_misses_all_others_tell_of_with_the_same_exit_code(monkeypatch, capsys):
+    def leaving(code):
+        raise SystemExit(code)
+
+    watch = processes._Watch.__new__(processes._Watch)
+    watch._client, watch._over = Store(), threading.Event()
+    monkeypatch.setattr(os, "_exit", leaving)
+    monkeypatch.setattr(processes.time, "sleep", lambda _: None)
+    for process in (0, 1):
+        monkeypatch.setattr(processes, "index", lambda process=process: process)
+        with pytest.raises(SystemExit) as stop:
+            watch._lost(2) if process == 0 else watch._look()
+        assert stop.value.code == processes.LOST
+        assert "process 2 of 1 is lost, and nothing" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_seen_is_refused(tmp_path, monkeypatch):
+    processes.see(tmp_path / "elsewhere")  # one process has nobody to share with
+    monkeypatch.setattr(processes, "count", lambda: 2)
+    processes.see(tmp_path)
+    with pytest.raises(ConfigError, match="needs a folder that all of them share"):
+        processes.see(tmp_path / "elsewhere")

@@ -1,0 +1,95 @@
+"""A run that is asked to stop answers at once, whatever it is doing."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from metapl.system.signals import Stopped, listening
+
+
+def wait_for(condition, seconds: float = 5.0) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_is_noted_and_answered(number):
+    said, before = [], signal.getsignal(number)
+    with listening(said.append) as stop:
+        assert stop.asked is None
+        os.kill(os.getpid(), number)
+        wait_for(lambda: said)
+        assert stop.asked == number
+        os.kill(os.getpid(), signal.SIGTERM)  # again: it is being done
+    assert len(said) == 1
+    assert said[0].startswith(f"{number.name}: stopping after the current piece")
+    assert ("again to leave at once" in said[0]) == (number == signal.SIGINT)
+    assert signal.getsignal(number) == before
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with listening(lambda _: None) as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(0.05)
+            assert stop.asked is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_outside_of_the_main_thread_nothing_is_listened_to():
+    seen = []
+
+    def other() -> None:
+        with listening(lambda _: None) as stop:
+            seen.append(stop.asked)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
+    assert seen == [None]
+
+
+BUSY = """
+import hashlib
+import sys
+sys.path.insert(0, sys.argv[1])
+from metapl.system.signals import listening
+with listening(lambda said: print(said, flush=True), lambda: print("tidied up", flush=True)):
+    print("ready", flush=True)
+    # As a compilation is: one instruction to Python, without its lock; no handler is called before it ends in a minute.
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 10**8)
+"""
+
+
+def test_the_second_sigint_leaves_at_once_even_in_the_middle_of_a_compilation():
+    import metapl
+
+    source = os.path.dirname(os.path.dirname(metapl.__file__))
+    command = [sys.executable, "-c", BUSY, source]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout.readline() == "ready\n"
+            child.send_signal(signal.SIGINT)
+            assert "press Ctrl-C again" in child.stdout.readline()
+            assert child.poll() is None
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=10)
+        finally:
+            child.kill()
+        assert child.returncode == 130
+        assert out == "tidied up\n"
+        assert "left at once" in err
+
+
+def test_exit_codes_are_those_of_a_shell():
+    assert Stopped("", signal.SIGINT).exit_code == 130
+    assert Stopped("", signal.SIGTERM).exit_code == 143
