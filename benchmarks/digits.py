@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from metapl import config as configs
 from metapl import data
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.evaluate.statistics import mean_and_std, paired
 from metapl.system import runtime
 from metapl.train.loop import train
@@ -124,7 +124,7 @@ def over_splits(name: str, out: Path) -> NDArray[np.float64]:
         datasets = [data.load(own.data, [own.seed], ())[0] for own in settings]
         config = settings[0]
         trained = train(config, range(TIMES), datasets)
-        found = evaluate.accuracies(trained, config.augmentation, datasets)
+        found = held_out.accuracies(trained, config.augmentation, datasets)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(found.tolist()), "utf-8")
     return 100 * np.array(json.loads(file.read_text("utf-8")))

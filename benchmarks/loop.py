@@ -29,10 +29,9 @@ from metapl import data
 from metapl.config import Config
 from metapl.data.sources.dataset import Dataset
 from metapl.guards.say import guarding
-from metapl.runs import journal
-from metapl.runs import log as runlog
+from metapl.runs import journal, runlog
 from metapl.runs.run import noting
-from metapl.runs.saver import Found, Saver
+from metapl.runs.saver import Progress, Saver
 from metapl.system import runtime
 from metapl.system.signals import Stop
 from metapl.train.feeding import to_device
@@ -92,7 +91,7 @@ def whole(config: Config, program: Program, datasets: list[Dataset]) -> Measured
         lines = journal.Journal(run / journal.FILE)
         guards = guarding(runlog.keeper(config, [0], datasets[0]), print)
         reports = screen.watch("loop", config, 0, [noting(lines, config, [0]), guards])
-        saver = Saver(run, config, Found(), lines, Stop(), print)
+        saver = Saver(run, config, Progress(), lines, Stop(), print)
         saver.flush = reports.flush
 
         def between(snapshot: Snapshot) -> None:

@@ -24,7 +24,7 @@ from metapl.data.sources.dataset import Dataset
 from metapl.system import runtime
 from metapl.train import loop as train
 from metapl.train.program import prepare
-from metapl.types import DistributionsConfig
+from metapl.types import StoredPredictionsConfig
 
 METHODS = ("mpl", "reduced_mpl")
 SETTINGS = """
@@ -79,13 +79,13 @@ def planned(config: Config) -> dict[str, int]:
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
     before, stage = program.stages
     weights: Any = before.predictor(jax.eval_shape(before.init, keys, None, None, data, None))
-    answers = None
-    if isinstance(config.stages[1].method, DistributionsConfig):
+    predictions = None
+    if isinstance(config.stages[1].method, StoredPredictionsConfig):
         each = jax.ShapeDtypeStruct((1, len(dataset.labels), 10), jnp.float16)
-        weights, answers = None, loader.Answers(each, each)  # type: ignore[arg-type]
-    state = jax.eval_shape(stage.init, keys, weights, answers, data, None)
-    totals = jax.eval_shape(stage.zeros, state, keys, answers, data)
-    plan = stage.advance.lower(state, totals, keys, answers, data, 0, 1).compile().memory_analysis()
+        weights, predictions = None, loader.PredictionsOnDevice(each, each)  # type: ignore[arg-type]
+    state = jax.eval_shape(stage.init, keys, weights, predictions, data, None)
+    totals = jax.eval_shape(stage.zeros, state, keys, predictions, data)
+    plan = stage.advance.lower(state, totals, keys, predictions, data, 0, 1).compile().memory_analysis()
     everything = plan.argument_size_in_bytes + plan.temp_size_in_bytes + plan.output_size_in_bytes
     return {"arguments": plan.argument_size_in_bytes, "step": everything - plan.alias_size_in_bytes}
 

@@ -83,7 +83,7 @@ def test_no_method_is_named_outside_its_room():
         "evaluate/held_out.py",
         "train/groups.py",
         "evaluate/results.py",
-        "runs/log.py",
+        "runs/runlog.py",
         "runs/run.py",
         "optim.py",
         *GUARDS,

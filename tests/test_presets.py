@@ -18,7 +18,7 @@ from metapl.models.resnet import ResNet
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import validate
 from metapl.train.program import stage_functions
-from metapl.types import DistributionsConfig
+from metapl.types import StoredPredictionsConfig
 
 NAMES = list(configs.presets())
 TEXTS = {name: (resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8") for name in NAMES}
@@ -125,8 +125,10 @@ def test_its_steps_can_be_traced(name):
     weights = None
     for stage, model in zip(config.stages, config.stage_models, strict=True):
         answers = None
-        if isinstance(stage.method, DistributionsConfig):
-            answers = loader.Answers(some(1, 12, classes, dtype=jnp.float16), some(1, 20, classes, dtype=jnp.float16))
+        if isinstance(stage.method, StoredPredictionsConfig):
+            answers = loader.PredictionsOnDevice(
+                some(1, 12, classes, dtype=jnp.float16), some(1, 20, classes, dtype=jnp.float16)
+            )
             weights = None
         small = dataclasses.replace(stage, labeled_batch=4, unlabeled_batch=4)
         network = models.build(model, classes)

@@ -21,13 +21,12 @@ from rich.table import Table
 from metapl import data
 from metapl.config import Config, load
 from metapl.data.sources.dataset import Dataset
-from metapl.evaluate import held_out as evaluate
-from metapl.evaluate import statistics
+from metapl.evaluate import held_out, statistics
 from metapl.guards.say import guarding
 from metapl.report import moons_film, moons_page, moons_panels, two_moons
-from metapl.runs import log as runlog
+from metapl.runs import runlog
 from metapl.system import runtime
-from metapl.system.disk import put, telling
+from metapl.system.disk import explaining_disk_errors, write_atomically
 from metapl.train.loop import Trained, train
 from metapl.train.program import prepare
 from metapl.types import Metrics
@@ -91,11 +90,11 @@ def run(demo: Demo, out: Path, console: Console) -> None:
     outcomes = _compare(demo, console)
     summary = summarize(outcomes)
     console.print(results_table(summary), differences_table(summary))
-    with telling(out, then="begin again; the tables above are whole"):
-        put(out / "summary.json", (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
-        put(out / "accuracies.csv", _accuracies(outcomes, demo).encode())
-        put(out / "two_moons.png", _picture(outcomes))
-        put(out / "two_moons.html", _page(demo, outcomes, summary).encode())
+    with explaining_disk_errors(out, then="begin again; the tables above are whole"):
+        write_atomically(out / "summary.json", (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
+        write_atomically(out / "accuracies.csv", _accuracies(outcomes, demo).encode())
+        write_atomically(out / "two_moons.png", _picture(outcomes))
+        write_atomically(out / "two_moons.html", _page(demo, outcomes, summary).encode())
 
 
 def _picture(outcomes: dict[str, Outcome]) -> bytes:
@@ -136,7 +135,7 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
 
             start = time.monotonic()
             trained = train(config, seeds, datasets, watch_until_stopped, program=program, between=camera.between)
-            accuracies = evaluate.accuracies(trained, config.augmentation, datasets)
+            accuracies = held_out.accuracies(trained, config.augmentation, datasets)
             seconds = time.monotonic() - start
             course = moons_film.course(trained, camera.frames, config.augmentation, datasets)
             return Outcome(config, trained, datasets[:SHOWN], accuracies, seconds, camera.frames, course)

@@ -35,7 +35,7 @@ from metapl.data.sources.npz import Npz
 from metapl.data.sources.two_moons import TwoMoons
 from metapl.evaluate.again import own_weights
 from metapl.recipe import Choice
-from metapl.runs import folder as rundir
+from metapl.runs import run_folder
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system.folders import claim
 from metapl.train.loop import shapes, train
@@ -139,7 +139,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         example = Example(self._stored_shape(), "uint8" if self.pictures_ else "float32")
         names = [str(name) for name in self.classes_]
         save_weights(out / WEIGHTS, _tree(self.weights_), to_dict(self.config_.model), names, example)
-        (out / rundir.CONFIG).write_text(configs.dump(self.config_), "utf-8")
+        (out / run_folder.CONFIG).write_text(configs.dump(self.config_), "utf-8")
         noted = {
             "format": FORMAT,
             "params": self._plain_params(),
@@ -169,7 +169,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise ConfigError(f"{folder} is not a saved model: {error!r}") from None
         self.n_features_in_ = self.example_shape_[0]
-        self.config_ = configs.load(str(place / rundir.CONFIG))
+        self.config_ = configs.load(str(place / run_folder.CONFIG))
         self._load_weights(place / WEIGHTS)
         return self
 

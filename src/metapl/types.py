@@ -33,8 +33,8 @@ class Batch(NamedTuple):
     labeled: Array  # [B, ...]
     labels: Array  # [B] int32
     unlabeled: Array  # [U, ...]
-    labeled_distributions: Array | None = None  # [B, C] what a fixed network says of them, if a method learns from that
-    distributions: Array | None = None  # [U, C] the same of the unlabeled examples
+    labeled_predictions: Array | None = None  # [B, C] what a fixed network says of them, if a method learns from that
+    predictions: Array | None = None  # [U, C] the same of the unlabeled examples
     truth: Array | None = None  # [U] int32, −1 where unknown: the unlabeled examples' labels, which no view shows
 
 
@@ -46,8 +46,8 @@ class Views(NamedTuple):
     weak: Array  # [U, ...] float, the unlabeled examples, (almost) as they are
     strong: Array  # [U, ...] float, the same examples, distorted
     labeled_strong: Array | None = None  # [B, ...] float, the labeled examples, distorted; None where views lack it
-    labeled_distributions: Array | None = None  # [B, C] as in the batch
-    distributions: Array | None = None  # [U, C] as in the batch
+    labeled_predictions: Array | None = None  # [B, C] as in the batch
+    predictions: Array | None = None  # [U, C] as in the batch
 
     def labeled_as(self, view: Literal["weak", "strong"]) -> Array:
         """The labeled examples in one of their two views."""
@@ -165,11 +165,11 @@ class Keep:
 
 
 @dataclass(frozen=True)
-class DistributionsConfig(MethodConfig):
+class StoredPredictionsConfig(MethodConfig):
     """Base of the settings of methods that learn from what the stage before's network says of each training example.
 
-    That network answers once, before the stage begins (`distributions.py`), and is gone before the stage makes its own:
-    its weights are no start for anything, and the two may be of different models.
+    That network predicts once, before the stage begins (`train/stored_predictions.py`), and is freed before the stage
+    makes its own. Its weights do not initialise the stage's network; the two may be of different models.
     """
 
     needs_start: ClassVar[bool] = True

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CLASSES, forward, tiny_network, tiny_views
 
 from metapl import optim
 from metapl.algorithms import mpl, supervised
 from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.schema import ConfigError, validate
+from tests.algorithms.tiny import CLASSES, forward, tiny_network, tiny_views
 
 PRIOR = tuple((np.arange(1, CLASSES + 1) / np.arange(1, CLASSES + 1).sum()).tolist())
 ADJUSTMENT = LogitAdjustment(0.7, PRIOR)

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from bilevel import Problem, all_gradients, distance, flat, make_problem, teacher_gradient
 
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import mpl
@@ -12,6 +11,7 @@ from metapl.algorithms.feedback import Feedback
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, validate
 from metapl.types import Array, PyTree
+from tests.algorithms.bilevel import Problem, all_gradients, distance, flat, make_problem, teacher_gradient
 
 pytestmark = pytest.mark.usefixtures("float64")
 

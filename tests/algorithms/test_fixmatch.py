@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import draw, forward, tiny_network, tiny_views
 
 from metapl import optim
 from metapl.algorithms import fixmatch
+from tests.algorithms.tiny import draw, forward, tiny_network, tiny_views
 
 pytestmark = pytest.mark.usefixtures("float64")
 

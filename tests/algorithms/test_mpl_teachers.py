@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CLASSES, draw, forward, tiny_network, tiny_views
 
 from metapl import optim
 from metapl.algorithms import mpl
 from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.losses import Consistency
 from metapl.types import PSEUDO_LABELS
+from tests.algorithms.tiny import CLASSES, draw, forward, tiny_network, tiny_views
 
 pytestmark = pytest.mark.usefixtures("float64")
 

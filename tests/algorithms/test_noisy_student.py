@@ -24,7 +24,7 @@ def views() -> Views:
     x_l, x_u = jax.random.normal(keys[0], (5, 2)), jax.random.normal(keys[1], (7, 2))
     strong = x_u + jax.random.normal(keys[2], x_u.shape)
     given = jax.nn.softmax(2 * jax.random.normal(keys[3], (7, 3)))
-    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, distributions=given)
+    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, predictions=given)
 
 
 def forward(params, x):
@@ -41,7 +41,7 @@ def test_one_step_is_the_equation(views, network, labels, view):
     algorithm = noisy_student.build(config, network, steps=10)
     state = algorithm.init(jax.random.key(0), views, None)
     after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
-    q = np.eye(3)[np.argmax(views.distributions, -1)] if labels == "hard" else views.distributions
+    q = np.eye(3)[np.argmax(views.predictions, -1)] if labels == "hard" else views.predictions
 
     def objective(params):
         true = -jnp.mean(forward(params, views.labeled)[jnp.arange(5), views.labels])
@@ -54,7 +54,7 @@ def test_one_step_is_the_equation(views, network, labels, view):
     np.testing.assert_allclose((metrics["loss"], metrics["unlabeled_loss"]), (true, given), rtol=1e-5)
     squares = sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient))
     np.testing.assert_allclose(metrics["gradient_norm"], squares**0.5, rtol=1e-5)
-    np.testing.assert_array_equal(metrics[PSEUDO_LABELS], np.eye(3)[np.argmax(views.distributions, -1)])
+    np.testing.assert_array_equal(metrics[PSEUDO_LABELS], np.eye(3)[np.argmax(views.predictions, -1)])
 
 
 def test_the_student_begins_afresh(views, network):

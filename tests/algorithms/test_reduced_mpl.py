@@ -26,7 +26,7 @@ def views() -> Views:
     x_l, x_u = jax.random.normal(keys[0], (5, 2)), jax.random.normal(keys[1], (7, 2))
     strong = x_u + jax.random.normal(keys[2], x_u.shape)
     p_l, p_u = (jax.nn.softmax(2 * jax.random.normal(key, (n, 3))) for key, n in zip(keys[3:], (5, 7), strict=True))
-    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, labeled_distributions=p_l, distributions=p_u)
+    return Views(x_l, jnp.arange(5, dtype=jnp.int32) % 3, x_u, strong, labeled_predictions=p_l, predictions=p_u)
 
 
 def student(params, x):
@@ -66,7 +66,7 @@ def test_one_step_is_algorithm_1_with_a_corrector_for_the_teacher(views, network
     key = jax.random.key(1)
     after, metrics = jax.jit(algorithm.step)(state, views, key)
 
-    guesses = jax.random.categorical(jax.random.split(key, 3)[0], corrector(params, views.distributions, residual))
+    guesses = jax.random.categorical(jax.random.split(key, 3)[0], corrector(params, views.predictions, residual))
     assert len(set(np.asarray(guesses).tolist())) > 1
     x_u, rows, l_rows = getattr(views, view), jnp.arange(7), jnp.arange(5)
 
@@ -82,8 +82,8 @@ def test_one_step_is_algorithm_1_with_a_corrector_for_the_teacher(views, network
     h = STUDENT_RATE * sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (v, g)), strict=True))
 
     def objective(p):
-        credited = -jnp.sum(corrector(p, views.distributions, residual)[rows, guesses])
-        own = -jnp.mean(corrector(p, views.labeled_distributions, residual)[l_rows, views.labels])
+        credited = -jnp.sum(corrector(p, views.predictions, residual)[rows, guesses])
+        own = -jnp.mean(corrector(p, views.labeled_predictions, residual)[l_rows, views.labels])
         return (h - 0.01) * credited + WEIGHT * own
 
     new_teacher = jax.tree.map(lambda p, slope: p - TEACHER_RATE * slope, params, jax.grad(objective)(params))
@@ -102,7 +102,7 @@ def test_without_feedback_soft_labels_of_a_fresh_corrector_are_the_large_teacher
     after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
 
     def distillation(params):
-        return -jnp.mean(jnp.sum(views.distributions * student(params, views.strong), axis=1))
+        return -jnp.mean(jnp.sum(views.predictions * student(params, views.strong), axis=1))
 
     gradient = jax.grad(distillation)(state.student.params)
     expected = jax.tree.map(lambda p, g: p - STUDENT_RATE * g, state.student.params, gradient)

@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tiny import CLASSES, draw, forward, tiny_network, tiny_views
 
 from metapl import optim
 from metapl.algorithms import uda
 from metapl.algorithms.losses import Consistency
 from metapl.schema import ConfigError, validate
+from tests.algorithms.tiny import CLASSES, draw, forward, tiny_network, tiny_views
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image
-from sample_pictures import noise, photographs
 
 from metapl.augment import crop
 from metapl.augment.ops import GREY
+from tests.augment.sample_pictures import noise, photographs
 
 flip_and_shift = jax.jit(crop.flip_and_shift, static_argnames=("flip", "pixels"))
 random_resized = jax.jit(crop.random_resized, static_argnames=("flip", "size"))

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
-from sample_pictures import batches, noise, photographs, to_pillow, with_pillow
 
 from metapl.augment import ops
+from tests.augment.sample_pictures import batches, noise, photographs, to_pillow, with_pillow
 
 SETTINGS = settings(max_examples=20, deadline=None, derandomize=True)
 FACTORS = st.floats(0, 5.5, width=32)  # 0.1 + 1.8 × 30 / 10 is the largest

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from PIL import Image, ImageEnhance, ImageOps
-from sample_pictures import noise, photographs, to_pillow
 
 from metapl.augment import randaugment
 from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, Draw, RandAugment, distort, draw, layer
 from metapl.schema import ConfigError, from_dict, to_dict, validate
+from tests.augment.sample_pictures import noise, photographs, to_pillow
 
 PICTURES = photographs()
 CONFIG = RandAugment()

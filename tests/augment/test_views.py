@@ -4,13 +4,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sample_pictures import photographs
 
 from metapl.augment import views
 from metapl.augment.randaugment import RandAugment
 from metapl.augment.views import Augmentation, WeakView
 from metapl.schema import ConfigError, from_dict, to_dict, validate
 from metapl.types import Batch
+from tests.augment.sample_pictures import photographs
 
 PICTURES = photographs()
 LABELS = jnp.arange(4, dtype=jnp.int32)

@@ -12,8 +12,7 @@ from metapl.cli import data as data_cli
 from metapl.data import open_source
 from metapl.data.sources.source import Source
 from metapl.schema import ConfigError
-
-from .data.pictures import in_memory, source
+from tests.data.pictures import in_memory, source
 
 SOURCES = {
     "clean": source(train=in_memory("x", [1, 2, 3], [0, 1, 2]), test=in_memory("y", [4, 5, 6], [0, 1, 2])),

@@ -12,8 +12,7 @@ import pytest
 
 from metapl.cli import main as cli
 from metapl.web.server import Server
-
-from . import small_run
+from tests import small_run
 
 
 @pytest.fixture(scope="module")

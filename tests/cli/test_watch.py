@@ -13,8 +13,7 @@ from metapl.web.server import Limits, Server
 from metapl.web.watch import following
 from metapl.web.watch.following import Following
 from metapl.web.watch.handler import Handler
-
-from ..report.some_runs import line, make
+from tests.report.some_runs import line, make
 
 
 @pytest.fixture

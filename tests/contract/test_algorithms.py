@@ -17,7 +17,7 @@ from metapl.augment.randaugment import RandAugment
 from metapl.augment.views import Augmentation, WeakView
 from metapl.config import Config, Stage
 from metapl.data.sources.digits import Digits
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.scores import over_known, score
@@ -131,7 +131,7 @@ def test_it_learns_digits_beyond_chance(kind):
     datasets = data.load(config.data, [0], ())
     told = []
     trained = train(config, [0], datasets, watch=lambda *news: told.append(news[-1]))
-    assert evaluate.accuracies(trained, config.augmentation, datasets)[0] > 0.6
+    assert held_out.accuracies(trained, config.augmentation, datasets)[0] > 0.6
     labels = told[-1].get("pseudo_label_accuracy")
     assert labels is None or labels[0] > 0.6  # what the truth says of them: it is known here
 
@@ -167,7 +167,7 @@ def test_who_is_shown_as_the_labeler_gives_the_labels(kind, network, views):
         return
     _, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(5))
     weights, corrector = algorithm.labeler.weights(state), algorithm.labeler.corrector
-    shown = views.distributions if corrector else views.weak
+    shown = views.predictions if corrector else views.weak
     logits, _ = (corrector or network).apply(weights.params, weights.stats, shown, train=False)
     np.testing.assert_array_equal(logits.argmax(-1), metrics[PSEUDO_LABELS].argmax(-1))
     assert algorithm.labeler.teaches == hasattr(state, "student")

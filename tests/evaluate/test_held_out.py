@@ -11,7 +11,7 @@ from metapl import config as configs
 from metapl import data
 from metapl.augment.views import Augmentation
 from metapl.data.sources.dataset import Dataset
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.train.loop import Trained, train
 from metapl.train.program import prepare
 from metapl.types import Metrics, Network, Weights
@@ -43,23 +43,23 @@ def echo() -> Trained:
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 7, 100])
 def test_examples_are_answered_in_the_order_they_were_asked(monkeypatch, limit):
-    monkeypatch.setattr(evaluate, "MAX_EXAMPLES", limit)
+    monkeypatch.setattr(held_out, "MAX_EXAMPLES", limit)
     examples = np.arange(14, dtype=np.float32).reshape(7, 2)
-    answers = evaluate.logits(echo(), Augmentation(), [examples])
+    answers = held_out.logits(echo(), Augmentation(), [examples])
     np.testing.assert_array_equal(answers, [examples, 10 * examples])
-    own = evaluate.logits(echo(), Augmentation(), [examples, examples[::-1]])
+    own = held_out.logits(echo(), Augmentation(), [examples, examples[::-1]])
     np.testing.assert_array_equal(own, [examples, 10 * examples[::-1]])
 
 
 def test_memory_is_bounded_by_pixels():
     def size(side: int, count: int = 100_000, seeds: int = 1, view: int = 0) -> int:
         pictures = np.broadcast_to(np.uint8(0), (count, side, side, 3))
-        return evaluate.batch_size([[pictures]], Augmentation(size=view), seeds)
+        return held_out.batch_size([[pictures]], Augmentation(size=view), seeds)
 
-    assert size(32) * 32**2 <= evaluate.MAX_PIXELS
+    assert size(32) * 32**2 <= held_out.MAX_PIXELS
     assert size(224) == 41
     assert size(64, view=224) == 41  # what the network sees is what fills the memory
-    assert size(32, seeds=10) * 10 * 32**2 <= evaluate.MAX_PIXELS
+    assert size(32, seeds=10) * 10 * 32**2 <= held_out.MAX_PIXELS
     assert size(4000) == 1
     assert size(8, count=360) == 360
     assert size(8, count=2049) == 1025  # two of about the same size, not a full one and a filled-up one
@@ -67,19 +67,19 @@ def test_memory_is_bounded_by_pixels():
 
 def test_points_are_not_pixels():
     points = np.zeros((2000, 2), np.float32)
-    assert evaluate.batch_size([[points] * 100], Augmentation(), 100) == 2000
+    assert held_out.batch_size([[points] * 100], Augmentation(), 100) == 2000
 
 
 def test_validation_and_test_go_to_their_own_labels():
     part = np.eye(3, dtype=np.float32)
     labels = np.array([0, 1, 2], np.int32)
     dataset = Dataset(part, labels, part, part, labels, ("a", "b", "c"), None, part[:2], np.array([0, 0], np.int32))
-    first, second = evaluate.examine(echo(), Augmentation(), [dataset, dataset])
+    first, second = held_out.examine(echo(), Augmentation(), [dataset, dataset])
     assert (first.test.accuracy, first.val.accuracy) == (1.0, 0.5)
     assert first.confusion.tolist() == np.eye(3).tolist()
     assert second.test.nll < first.test.nll  # the second seed's network is surer
     real = np.array([[0, 1, 0], [0, 1, 1], [0, 0, 0]], bool)
-    (found,) = evaluate.examine(one_seed(), Augmentation(), [dataset._replace(test_real=real, val=None)])
+    (found,) = held_out.examine(one_seed(), Augmentation(), [dataset._replace(test_real=real, val=None)])
     assert found.test.real_accuracy == 0.5
     assert found.val is None
 
@@ -107,7 +107,7 @@ def test_evaluation_leaves_no_trace_in_the_training(seeds):
     seen, reported = [], []
 
     def examine(stage: int, step: int, trained: Trained) -> Metrics:
-        found = evaluate.examine(trained, config.augmentation, datasets)
+        found = held_out.examine(trained, config.augmentation, datasets)
         seen.append((stage, step, [one.test.accuracy for one in found]))
         return {"test_accuracy": jax.numpy.asarray(seen[-1][2])}
 
@@ -121,7 +121,7 @@ def test_evaluation_leaves_no_trace_in_the_training(seeds):
     jax.tree.map(np.testing.assert_array_equal, watched.weights, plain.weights)
     assert [step for _, step, _ in seen] == [12, 24, 36, 40]
     assert reported == [(12, True), (15, False), (24, True), (30, False), (36, True), (40, True)]
-    np.testing.assert_array_equal(seen[-1][2], evaluate.accuracies(plain, config.augmentation, datasets))
+    np.testing.assert_array_equal(seen[-1][2], held_out.accuracies(plain, config.augmentation, datasets))
 
 
 def test_without_the_setting_only_the_end_of_the_run_is_looked_at():
@@ -147,7 +147,7 @@ def test_nothing_is_compiled_again_for_another_evaluation_or_another_seed():
     counted = network._replace(apply=apply)
 
     def examine(stage: int, step: int, trained: Trained) -> Metrics:
-        evaluate.examine(trained._replace(network=counted), config.augmentation, datasets[:1])
+        held_out.examine(trained._replace(network=counted), config.augmentation, datasets[:1])
         return {}
 
     init, _, advance, *_ = program.stages[0]

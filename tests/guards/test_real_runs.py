@@ -13,7 +13,7 @@ from metapl.guards.keeper import StoppedError
 from metapl.guards.say import guarding
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
-from metapl.runs import log as runlog
+from metapl.runs import runlog
 from metapl.train.loop import train
 
 STEPS = 200

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import timm_like
 from safetensors.numpy import save_file
 
 from metapl import models
@@ -18,6 +17,7 @@ from metapl.models.resnet import ResNet
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError
 from metapl.weights import load
+from tests.models import timm_like
 
 MODELS = {
     "resnet18": ResNet(depth=18),

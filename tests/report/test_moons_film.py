@@ -8,7 +8,7 @@ import pytest
 
 from metapl import data
 from metapl.config import load
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.report import moons_film
 from metapl.report.moons_regions import lattice
 from metapl.train.loop import train
@@ -56,9 +56,9 @@ def test_the_course_ends_where_the_result_is(made):
     config, datasets, trained, frames = made
     course = moons_film.course(trained, frames, config.augmentation, datasets)
     assert course.steps.tolist() == moons_film.steps(320, moons_film.COUNTED)
-    assert course.accuracies[-1].tolist() == evaluate.accuracies(trained, config.augmentation, datasets).tolist()
+    assert course.accuracies[-1].tolist() == held_out.accuracies(trained, config.augmentation, datasets).tolist()
     early = trained._replace(weights=frames[80])
-    assert course.accuracies[4].tolist() == evaluate.accuracies(early, config.augmentation, datasets).tolist()
+    assert course.accuracies[4].tolist() == held_out.accuracies(early, config.augmentation, datasets).tolist()
 
 
 def test_what_is_shown_is_each_frame_on_its_own_data(made):
@@ -68,8 +68,8 @@ def test_what_is_shown_is_each_frame_on_its_own_data(made):
     for film, right, margins in zip((frames, swapped), shown.accuracies, shown.margins, strict=True):
         for frame in (0, 14, 28):
             one = trained._replace(weights=film[shown.steps[frame]])
-            assert right[frame] == pytest.approx(evaluate.accuracies(one, config.augmentation, datasets), abs=1e-3)
-            logits = evaluate.logits(one, config.augmentation, [lattice(shown.box, 7)])
+            assert right[frame] == pytest.approx(held_out.accuracies(one, config.augmentation, datasets), abs=1e-3)
+            logits = held_out.logits(one, config.augmentation, [lattice(shown.box, 7)])
             expected = (logits[..., 1] - logits[..., 0]).reshape(2, 7, 7)
             assert margins[frame] == pytest.approx(expected, abs=1e-4)
 

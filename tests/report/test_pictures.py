@@ -10,9 +10,8 @@ from metapl.report import labels, pictures, read
 from metapl.report.blocks import Figure, Gallery, Text
 from metapl.report.pictures import Asked
 from metapl.weights import Example
-
-from ..serve import small_run
-from ..tiny_run import make_run
+from tests import small_run
+from tests.tiny_run import make_run
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,13 @@ import pytest
 from metapl import config as configs
 from metapl import models
 from metapl.augment.views import eval_view
-from metapl.data.loading.loader import Answers
+from metapl.data.loading.loader import PredictionsOnDevice
 from metapl.data.sources.dataset import Dataset
 from metapl.runs import label_paths
 from metapl.train.loop import Labeling, Trained
 from metapl.types import Labeler, Weights
 from metapl.weights import Example
-
-from .tiny_run import drawn
+from tests.tiny_run import drawn
 
 SETTINGS = """
 record_labels = 5
@@ -58,11 +57,11 @@ def trained() -> Trained:
     return Trained(models.build(CONFIG.model, 3), jax.tree.map(lambda *leaves: jnp.stack(leaves), *both))
 
 
-def noted(dataset, trained, labeler: Labeler, steps=(50, 100), answers=None) -> list[dict]:
+def noted(dataset, trained, labeler: Labeler, steps=(50, 100), predictions=None) -> list[dict]:
     lines = Lines()
     record = label_paths.recorder(CONFIG, 7, [dataset, dataset], lines)
     for step in steps:
-        record.note(0, step, Labeling(labeler, trained, answers))
+        record.note(0, step, Labeling(labeler, trained, predictions))
     return lines
 
 
@@ -98,7 +97,7 @@ def test_a_corrector_is_shown_answers(dataset):
     told = np.random.default_rng(0).dirichlet(np.ones(3), (2, 9)).astype(np.float16)
     trained = Trained(network, Weights(jnp.ones((2, 1)), {}))
     labeler = Labeler(lambda state: state, teaches=True, corrector=network)
-    (line,) = noted(dataset, trained, labeler, [100], Answers(told[:, :4], told))
+    (line,) = noted(dataset, trained, labeler, [100], PredictionsOnDevice(told[:, :4], told))
     assert line["classes"] == (2 - told[0, [0, 2, 4, 6, 8]].argmax(-1)).tolist()
 
 

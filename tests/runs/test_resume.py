@@ -20,7 +20,7 @@ from metapl import config as configs
 from metapl import data
 from metapl.cli import train as run_cli
 from metapl.runs import run
-from metapl.runs.folder import claim
+from metapl.runs.run_folder import claim
 from metapl.runs.saver import Saver
 from metapl.schema import ConfigError
 from metapl.system import sharding
@@ -299,7 +299,7 @@ def test_a_full_disk_under_the_metrics_is_an_error_and_the_run_goes_on_later(pla
 
     def full(self, *_) -> None:
         self._file.write(b'{"torn')
-        with journal.telling(self._path.parent):
+        with journal.explaining_disk_errors(self._path.parent):
             raise OSError(errno.ENOSPC, "No space left on device", str(self._path))
 
     with (
@@ -452,7 +452,7 @@ def test_a_stage_that_learns_from_stored_answers_goes_on_with_them_or_makes_them
     folder = students.folder / name
     assert "step-0000000055" in kept(folder)  # the teacher's last: beyond the two newest, but still needed
     if harm:
-        harm(folder / "distributions-stage0-1.npy")
+        harm(folder / "predictions-stage0-1.npy")
     said = students.resume(name)
     assert ("going on from step-0000000055" in said) == (harm is not None)
     assert ("the answers that its stage learns from are missing or damaged" in said) == (harm is not None)

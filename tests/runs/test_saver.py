@@ -14,7 +14,7 @@ from metapl.evaluate.measures import Scores
 from metapl.evaluate.results import Evaluation
 from metapl.runs.checkpoint import name_of, names
 from metapl.runs.journal import FILE, Journal
-from metapl.runs.saver import Found, Saver, evaluation_from_json, evaluation_to_json, steps_done
+from metapl.runs.saver import Progress, Saver, evaluation_from_json, evaluation_to_json, steps_done
 from metapl.system.signals import Stop, Stopped
 from metapl.train.loop import Snapshot
 
@@ -36,7 +36,7 @@ class Clock:
 @pytest.fixture
 def saver(tmp_path) -> Iterator[Callable[[Stop], Saver]]:
     lines = Journal(tmp_path / FILE)
-    yield lambda stop: Saver(tmp_path, configs.parse(SETTINGS, "test"), Found(begin=0.0), lines, stop, print)
+    yield lambda stop: Saver(tmp_path, configs.parse(SETTINGS, "test"), Progress(begin=0.0), lines, stop, print)
     lines.close()
 
 

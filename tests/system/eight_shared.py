@@ -78,7 +78,7 @@ def three_steps(algorithm, layout: Layout, state, seen: Views):
     """The state after three steps, and the compiled step: once, as what it gives is where what it takes was."""
 
     def step(state, seen, key):
-        return layout.keep(algorithm.step(state, sharding.as_networks_see(seen), key)[0])
+        return layout.constrain(algorithm.step(state, sharding.as_networks_see(seen), key)[0])
 
     state = jax.device_put(state, layout.shardings(state)) if layout.mesh else state
     seen = layout.put(seen)

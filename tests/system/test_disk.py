@@ -5,23 +5,23 @@ import errno
 import pytest
 
 from metapl.schema import ConfigError
-from metapl.system.disk import free, put, telling
+from metapl.system.disk import explaining_disk_errors, free, write_atomically
 
 
 def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
-    put(tmp_path / "a", b"old")
+    write_atomically(tmp_path / "a", b"old")
 
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space") as caught:
-        put(tmp_path / "a", b"new")
+        write_atomically(tmp_path / "a", b"new")
     assert caught.value.filename == str(tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     monkeypatch.undo()
-    put(tmp_path / "a", b"new")
+    write_atomically(tmp_path / "a", b"new")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_bytes() == b"new"
 
@@ -29,11 +29,11 @@ def test_a_file_is_replaced_as_a_whole(tmp_path, monkeypatch):
 def test_what_a_disk_refuses_becomes_a_sentence_that_says_how_to_go_on(tmp_path):
     error = OSError(errno.ENOSPC, "No space left on device", "there/x")
     words = f"there/x could not be written: No space .* free.*metapl resume {tmp_path}"
-    with pytest.raises(ConfigError, match=words), telling(tmp_path):
+    with pytest.raises(ConfigError, match=words), explaining_disk_errors(tmp_path):
         raise error
     with (
         pytest.raises(ConfigError, match=r"free\); when that is mended, begin again$"),
-        telling(tmp_path, "begin again"),
+        explaining_disk_errors(tmp_path, "begin again"),
     ):
         raise error
 

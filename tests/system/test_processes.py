@@ -15,7 +15,7 @@ import jax
 import pytest
 
 import metapl
-from metapl.runs import folder as rundir
+from metapl.runs import run_folder
 from metapl.schema import ConfigError, validate
 from metapl.system import processes, runtime
 from metapl.system.runtime import Cluster
@@ -132,11 +132,11 @@ def test_when_a_process_is_killed_the_other_ends_and_the_run_goes_on(place, whol
 
 
 def test_alone_nothing_is_asked_of_others():
-    assert (processes.index(), processes.count(), processes.leads()) == (0, 1, True)
-    assert processes.agreed(lambda: {"any": object}) == {"any": object}, "not even through JSON"
-    assert processes.wished() is None
+    assert (processes.index(), processes.count(), processes.is_leader()) == (0, 1, True)
+    assert processes.leader_decides(lambda: {"any": object}) == {"any": object}, "not even through JSON"
+    assert processes.requested_stop() is None
     with processes.together():
-        processes.meet("here")
+        processes.barrier("here")
     with pytest.raises(ConfigError, match="a wrong word"), processes.together():
         raise ConfigError("a wrong word")
 
@@ -158,18 +158,18 @@ def test_flags_that_do_not_fit_are_refused(cluster, says):
 
 def test_a_process_with_another_command_is_refused(monkeypatch):
     given = {"seeds": 1, "stages": [{"steps": 20}], "at_once": "auto"}
-    processes.alike(given)
+    processes.check_same_everywhere(given)
     monkeypatch.setattr(processes, "same", lambda _: given)
-    processes.alike(dict(given))
+    processes.check_same_everywhere(dict(given))
     with pytest.raises(ConfigError, match="was started with another seeds, stages than process 0"):
-        processes.alike(given | {"seeds": 2, "stages": [{"steps": 21}]})
+        processes.check_same_everywhere(given | {"seeds": 2, "stages": [{"steps": 21}]})
 
 
 def test_a_run_is_told_from_one_with_the_same_settings(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / rundir.ENVIRONMENT).write_text(json.dumps({"command": ["train", "--out", name]}))
-    assert rundir.fingerprint(tmp_path / "one") != rundir.fingerprint(tmp_path / "other")
+        (tmp_path / name / run_folder.ENVIRONMENT).write_text(json.dumps({"command": ["train", "--out", name]}))
+    assert run_folder.fingerprint(tmp_path / "one") != run_folder.fingerprint(tmp_path / "other")
 
 
 class Leaving:
@@ -274,8 +274,8 @@ def test_what_process_0_misses_all_others_tell_of_with_the_same_exit_code(monkey
 
 
 def test_a_folder_that_is_not_seen_is_refused(tmp_path, monkeypatch):
-    processes.see(tmp_path / "elsewhere")  # one process has nobody to share with
+    processes.check_visible(tmp_path / "elsewhere")  # one process has nobody to share with
     monkeypatch.setattr(processes, "count", lambda: 2)
-    processes.see(tmp_path)
+    processes.check_visible(tmp_path)
     with pytest.raises(ConfigError, match="needs a folder that all of them share"):
-        processes.see(tmp_path / "elsewhere")
+        processes.check_visible(tmp_path / "elsewhere")

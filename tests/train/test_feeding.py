@@ -13,7 +13,7 @@ from metapl import data
 from metapl.config import Config
 from metapl.data.sources.folder import Folder
 from metapl.data.splits import assemble
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.schema import ConfigError
 from metapl.train.groups import seeds_together
 from metapl.train.loop import train
@@ -70,7 +70,7 @@ def trained_on(config: Config) -> tuple[list, object]:
     datasets, told = data.load(config.data, [3], ()), []
 
     def examine(stage, step, trained):
-        (found,) = evaluate.examine(trained, config.augmentation, datasets)
+        (found,) = held_out.examine(trained, config.augmentation, datasets)
         return {"test_nll": np.array([found.test.nll]), "val_nll": np.array([found.val.nll])}
 
     trained = train(config, [3], datasets, watch=lambda *news: told.append(news), examine=examine)

@@ -13,7 +13,7 @@ from metapl import data, models
 from metapl.algorithms.supervised import Supervised
 from metapl.config import Config
 from metapl.data.loading import loader
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.optim import Optimizer
 from metapl.train.loop import Trained
 from metapl.train.loop import train as train_on
@@ -178,7 +178,7 @@ def test_accuracy_counts_right_answers():
     trained = train_on(config, [4, 5], datasets)
     inputs = np.stack([dataset.test for dataset in datasets])
     labels = np.stack([dataset.test_labels for dataset in datasets])
-    for i, accuracy in enumerate(evaluate.accuracies(trained, config.augmentation, datasets)):
+    for i, accuracy in enumerate(held_out.accuracies(trained, config.augmentation, datasets)):
         weights = jax.tree.map(lambda leaf, i=i: leaf[i], trained.weights)
         logits, _ = trained.network.apply(weights.params, weights.stats, inputs[i], train=False)
         right = sum(int(np.argmax(row)) == label for row, label in zip(np.asarray(logits), labels[i], strict=True))
@@ -212,9 +212,9 @@ def test_pictures_go_the_same_way_for_one_seed_and_for_many():
     config = configs.parse(DIGITS, "digits")
     datasets = data.load(config.data, [0, 1], ())
     assert datasets[0] is datasets[1]
-    accuracies = evaluate.accuracies(train_on(config, [0, 1], datasets), config.augmentation, datasets)
+    accuracies = held_out.accuracies(train_on(config, [0, 1], datasets), config.augmentation, datasets)
     assert np.all(accuracies > 0.7)
-    alone = evaluate.accuracies(train_on(config, [1], datasets[:1]), config.augmentation, datasets[:1])
+    alone = held_out.accuracies(train_on(config, [1], datasets[:1]), config.augmentation, datasets[:1])
     assert abs(alone[0] - accuracies[1]) < 0.05  # the same run, but for what rounding does in 400 steps
 
 

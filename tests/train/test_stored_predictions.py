@@ -1,4 +1,4 @@
-"""A fixed network's answers: computed once, stored as they are, continued where they were left, never mistaken."""
+"""A fixed network's predictions: computed once, stored as they are, continued where they were left, never mistaken."""
 
 import io
 import json
@@ -17,7 +17,7 @@ from metapl.data.sources.on_disk import OnDisk, Reading
 from metapl.data.sources.source import Files
 from metapl.models.mlp import MLP
 from metapl.schema import ConfigError
-from metapl.train import stored_predictions as distributions
+from metapl.train import stored_predictions
 from metapl.train.loop import train
 from metapl.train.stored_predictions import Teacher, answer_function, precompute
 from metapl.types import Keep
@@ -27,7 +27,7 @@ ROWS, CLASSES = 25, 3
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(distributions, "MAX_EXAMPLES", 10)
+    monkeypatch.setattr(stored_predictions, "MAX_EXAMPLES", 10)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_killed_run_goes_on_where_it_was_to_the_same_bytes(tmp_path, examples)
 def test_killed_before_the_first_batch_it_begins_anew(tmp_path, examples):
     path = tmp_path / "p.npy"
     (tmp_path / "p.npy.partial").write_bytes(b"half a head")
-    distributions._note(path, distributions.origin_of(teacher(), 0, examples), 0)
+    stored_predictions._note(path, stored_predictions.origin_of(teacher(), 0, examples), 0)
     np.testing.assert_allclose(compute(path, teacher(), examples), direct(teacher(), examples), atol=1e-3)
 
 
@@ -127,15 +127,15 @@ def test_a_damaged_file_is_one_sentence_and_left_alone(tmp_path, examples, name)
     whole = np.array(compute(tmp_path / "p.npy", some, examples))
     good = (tmp_path / "p.npy").read_bytes()
     (tmp_path / "p.npy").unlink()
-    distributions._note(tmp_path / "p.npy", distributions.origin_of(some, 0, examples), 20)
+    stored_predictions._note(tmp_path / "p.npy", stored_predictions.origin_of(some, 0, examples), 20)
     for harmed in (good[: len(good) // 2], b"", array_file(whole[:, :2]), array_file(whole.astype(np.float32))):
         path.write_bytes(harmed)
         with pytest.raises(ConfigError, match=rf"{name} (is damaged|was exchanged): .* move it away, and it is made"):
             compute(tmp_path / "p.npy", some, examples)
         assert path.read_bytes() == harmed
     for done in (-5, ROWS + 1):
-        distributions._note(tmp_path / "p.npy", distributions.origin_of(some, 0, examples), done)
-        with pytest.raises(ConfigError, match="nothing beside it says whose answers it holds"):
+        stored_predictions._note(tmp_path / "p.npy", stored_predictions.origin_of(some, 0, examples), done)
+        with pytest.raises(ConfigError, match="nothing beside it says whose predictions it holds"):
             compute(tmp_path / "p.npy", some, examples)
 
 
@@ -167,7 +167,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, examples, 
         other = other._replace(augmentation=configs.Config(augmentation=views_of(mean=0.4)).augmentation)
     if change == "model":
         other = other._replace(model=MLP(hidden=(16,), init_range=1.0, activation="relu"))
-    with pytest.raises(ConfigError, match="holds another network's answers"):
+    with pytest.raises(ConfigError, match="holds another network's predictions"):
         compute(tmp_path / "p.npy", other, asked)
     assert path.read_bytes() == before
 
@@ -179,32 +179,34 @@ def views_of(mean: float):
 
 
 def test_answers_to_pictures_on_disk_stay_on_disk_with_them(tmp_path, examples):
-    """The same answers as to pictures in memory, and refused if a picture is exchanged for another."""
+    """The same predictions as to pictures in memory, and refused if a picture is exchanged for another."""
     paths = tuple(tmp_path / f"{i}.png" for i in range(ROWS))
     for path, picture in zip(paths, examples.repeat(3, axis=-1), strict=True):
         Image.fromarray(picture).save(path)
     read = OnDisk(Files(paths, tmp_path), 0, Reading())
     arrays = Dataset(read[:7], np.zeros(7, np.int32), read[:], read[:1], np.zeros(1, np.int32), ("a", "b", "c"))
     asked = (teacher(channels=3), [0])
-    to_memory = distributions.answers(*asked, [arrays], Keep(), tmp_path / "memory", lambda *_: lambda _: None)
+    to_memory = stored_predictions.predict(*asked, [arrays], Keep(), tmp_path / "memory", lambda *_: lambda _: None)
     on_disk = arrays._replace(labeled=OnDisk(Files(paths[:7], tmp_path), 0, Reading()), unlabeled=read)
-    found = distributions.answers(*asked, [on_disk], Keep(per_class=4), tmp_path / "disk", lambda *_: lambda _: None)
+    found = stored_predictions.predict(
+        *asked, [on_disk], Keep(per_class=4), tmp_path / "disk", lambda *_: lambda _: None
+    )
     assert isinstance(found.unlabeled, np.memmap)
     np.testing.assert_array_equal(found.labeled, to_memory.labeled[0])
     np.testing.assert_array_equal(found.unlabeled, to_memory.unlabeled[0])
     assert found.rows.shape == (12,)
     paths[3].write_bytes(paths[3].read_bytes() + b"more")
-    with pytest.raises(ConfigError, match="answers to other examples"):
-        distributions.answers(*asked, [on_disk], Keep(), tmp_path / "disk", lambda *_: lambda _: None)
+    with pytest.raises(ConfigError, match="predictions to other examples"):
+        stored_predictions.predict(*asked, [on_disk], Keep(), tmp_path / "disk", lambda *_: lambda _: None)
 
 
 def test_a_file_without_a_note_is_refused(tmp_path, examples):
     path = tmp_path / "p.npy"
     np.save(path, np.full((ROWS, CLASSES), 1 / 3, np.float16))
-    with pytest.raises(ConfigError, match="nothing beside it says whose answers"):
+    with pytest.raises(ConfigError, match="nothing beside it says whose predictions"):
         compute(path, teacher(), examples)
     (tmp_path / "p.npy.json").write_text(json.dumps([1]))
-    with pytest.raises(ConfigError, match="nothing beside it says whose answers"):
+    with pytest.raises(ConfigError, match="nothing beside it says whose predictions"):
         compute(path, teacher(), examples)
 
 
@@ -217,25 +219,25 @@ def stored(tmp_path):
 
 
 def test_all_are_kept_unless_told_otherwise(stored):
-    assert distributions.kept_rows(stored, Keep(), 0) is None
+    assert stored_predictions.kept_rows(stored, Keep(), 0) is None
 
 
 def test_a_threshold_keeps_the_sure_ones_as_often_as_there_were_examples(stored):
-    np.testing.assert_array_equal(distributions.kept_rows(stored, Keep(threshold=0.65), 0), [0, 2, 3, 0, 2])
+    np.testing.assert_array_equal(stored_predictions.kept_rows(stored, Keep(threshold=0.65), 0), [0, 2, 3, 0, 2])
     with pytest.raises(ConfigError, match="leaves no unlabelled example"):
-        distributions.kept_rows(stored, Keep(threshold=0.95), 0)
+        stored_predictions.kept_rows(stored, Keep(threshold=0.95), 0)
 
 
 def test_classes_are_balanced_by_the_best_and_by_copies(stored):
     """Two of class 0 by rank, the one sure of class 1 twice; the empty class's share goes to both of them alike."""
-    rows = distributions.kept_rows(stored, Keep(per_class=2, threshold=0.55), 0)
+    rows = stored_predictions.kept_rows(stored, Keep(per_class=2, threshold=0.55), 0)
     np.testing.assert_array_equal(rows, [0, 2, 3, 3, 0, 3])
 
 
 def test_a_class_that_nobody_is_of_leaves_the_others_equal(tmp_path):
     said = np.repeat(np.arange(4), [5, 0, 9, 7])
     np.save(tmp_path / "p.npy", np.eye(4, dtype=np.float16)[said])
-    rows = distributions.kept_rows(tmp_path / "p.npy", Keep(per_class=6), 0)
+    rows = stored_predictions.kept_rows(tmp_path / "p.npy", Keep(per_class=6), 0)
     np.testing.assert_array_equal(np.bincount(said[rows], minlength=4), [8, 0, 8, 8])
 
 
@@ -277,9 +279,9 @@ def test_the_large_network_is_gone_when_the_student_learns(method, tmp_path):
     trained = train(config, [3], datasets, watch, folder=tmp_path)
     assert seen == {0: (True, False), 1: (False, True), 2: (False, True)}
     assert trained.weights.params["Dense_0"]["kernel"].shape[-1] == 23
-    shape = probabilities.shape(tmp_path / "distributions-stage0-3.npy")
+    shape = probabilities.shape(tmp_path / "predictions-stage0-3.npy")
     assert shape == (len(datasets[0].unlabeled), 10)
-    assert probabilities.shape(tmp_path / "distributions-stage0-3-labeled.npy").rows == 100
+    assert probabilities.shape(tmp_path / "predictions-stage0-3-labeled.npy").rows == 100
 
 
 def test_another_network_cannot_go_on_from_weights():
@@ -288,13 +290,13 @@ def test_another_network_cannot_go_on_from_weights():
 
 
 def test_each_seed_learns_from_its_own_teacher(tmp_path):
-    """Pictures are shared by all seeds, answers are not; a seed does not feel its neighbour."""
+    """Pictures are shared by all seeds, predictions are not; a seed does not feel its neighbour."""
     config = configs.parse(TWO_MODELS.replace("METHOD", "noisy_student"), "test")
     (digits,) = data.load(config.data, [3], ())
     assert isinstance(digits, Dataset)
     both = train(config, [3, 4], [digits, digits], folder=tmp_path)
     names = {path.name for path in tmp_path.glob("*.npy")}
-    assert names == {f"distributions-stage0-{seed}{part}.npy" for seed in (3, 4) for part in ("", "-labeled")}
+    assert names == {f"predictions-stage0-{seed}{part}.npy" for seed in (3, 4) for part in ("", "-labeled")}
     alone = train(config, [4], [digits])
     for one, two in zip(jax.tree.leaves(alone.weights), jax.tree.leaves(both.weights), strict=True):
         np.testing.assert_allclose(one[0], two[1], rtol=1e-3, atol=1e-3)

@@ -11,8 +11,7 @@ from metapl import config as configs
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.types import MethodConfig, Views
-
-from ..contract import test_algorithms as contract
+from tests.contract import test_algorithms as contract
 
 
 @pytest.fixture

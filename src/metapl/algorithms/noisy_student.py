@@ -14,7 +14,7 @@ learning rate for the same step.
 
 | symbol           | name                        |
 |------------------|-----------------------------|
-| T(x_u)           | views.distributions         |
+| T(x_u)           | views.predictions         |
 | S(·; θ_S)        | network.apply               |
 | x_l, y_l         | views.labeled, views.labels |
 | RandAugment(x_u) | views.strong                |
@@ -36,18 +36,18 @@ from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
     Array,
-    DistributionsConfig,
     Learner,
     Metrics,
     Network,
     PyTree,
+    StoredPredictionsConfig,
     Views,
     Weights,
 )
 
 
 @dataclass(frozen=True)
-class NoisyStudent(DistributionsConfig):
+class NoisyStudent(StoredPredictionsConfig):
     """Train a fresh student on true labels and on what the stage before's network said of the unlabelled examples."""
 
     name: ClassVar[str] = "noisy_student"
@@ -72,9 +72,9 @@ def build(config: NoisyStudent, network: Network, steps: int) -> Algorithm:
         return learners.create(network, optimizer, key, views.labeled)
 
     def step(student: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
-        assert views.distributions is not None  # the loop gives them to methods whose settings ask for them
-        guesses = jnp.argmax(views.distributions, axis=-1)
-        targets = guesses if config.labels == "hard" else views.distributions
+        assert views.predictions is not None  # the loop gives them to methods whose settings ask for them
+        guesses = jnp.argmax(views.predictions, axis=-1)
+        targets = guesses if config.labels == "hard" else views.predictions
         x_u = views.strong if config.student_view == "strong" else views.weak
 
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
@@ -94,7 +94,7 @@ def build(config: NoisyStudent, network: Network, steps: int) -> Algorithm:
             "labeled_accuracy": accuracy(views.labels, labeled),
             "student_agreement": accuracy(guesses, unlabeled),
             "gradient_norm": optax.tree.norm(gradient),
-            PSEUDO_LABELS: one_hot_best(views.distributions),
+            PSEUDO_LABELS: one_hot_best(views.predictions),
         }
 
     return Algorithm(init, step, lambda student: student.weights)

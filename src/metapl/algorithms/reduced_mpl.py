@@ -20,7 +20,7 @@ What the paper leaves open, and what is done here:
 
 | symbol            | name                                             |
 |-------------------|--------------------------------------------------|
-| p_u, p_l          | views.distributions, views.labeled_distributions |
+| p_u, p_l          | views.predictions, views.labeled_predictions |
 | T', θ_T' / S, θ_S | state.teacher / state.student                    |
 | x_l, y_l          | views.labeled, views.labels                      |
 | x_u               | views.strong or views.weak                       |
@@ -47,19 +47,19 @@ from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
     Array,
-    DistributionsConfig,
     Labeler,
     Learner,
     Metrics,
     Network,
     PyTree,
+    StoredPredictionsConfig,
     Views,
     Weights,
 )
 
 
 @dataclass(frozen=True)
-class ReducedMPL(DistributionsConfig):
+class ReducedMPL(StoredPredictionsConfig):
     """Train a student and a small corrector of the stage before's answers, which learns from how the student does."""
 
     name: ClassVar[str] = "reduced_mpl"
@@ -175,9 +175,9 @@ def _teacher_loss(
 
 def _given(views: Views) -> tuple[Array, Array]:
     """p_u and p_l."""
-    assert views.distributions is not None  # the loop gives both to methods whose settings ask for them
-    assert views.labeled_distributions is not None
-    return views.distributions, views.labeled_distributions
+    assert views.predictions is not None  # the loop gives both to methods whose settings ask for them
+    assert views.labeled_predictions is not None
+    return views.predictions, views.labeled_predictions
 
 
 def _of_any_classes(config: ReducedMPL) -> Network:

@@ -80,7 +80,7 @@ def build(config: Augmentation, parts: int = 1, devices: int = 1) -> Callable[[B
     """
 
     def views(batch: Batch, key: Array) -> Views:
-        told = batch.labeled_distributions, batch.distributions
+        told = batch.labeled_predictions, batch.predictions
         if not is_picture(batch.unlabeled):
             strong, own_strong = _jittered(config, batch.unlabeled, key), _jittered(config, batch.labeled, more(key))
             return Views(batch.labeled, batch.labels, batch.unlabeled, strong, own_strong, *told)

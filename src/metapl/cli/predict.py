@@ -15,7 +15,7 @@ from annotated_types import Ge
 from rich.console import Console
 
 from metapl.cli.flags import parse
-from metapl.data.reading.found import find
+from metapl.data.reading.find_pictures import find
 from metapl.evaluate import predictor
 from metapl.predict import write
 from metapl.predict.answers import Answer, answer

@@ -23,7 +23,7 @@ import tyro
 from rich.console import Console
 
 from metapl.cli.flags import parse
-from metapl.data.reading.found import Found, walk
+from metapl.data.reading.find_pictures import FoundPicture, walk
 from metapl.data.reading.read_ahead import read_ahead
 from metapl.data.sources import folder
 from metapl.data.sources.source import Files
@@ -35,7 +35,7 @@ from metapl.predict.progress import counting
 from metapl.predict.text import on_a_line, path_cell
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system import runtime
-from metapl.system.disk import give_name, put, reason
+from metapl.system.disk import give_name, reason, write_atomically
 
 Tell = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -140,7 +140,7 @@ def label(loaded: Predictor, paths: Sequence[Path], place: Place, tell: Tell, ad
         rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
         note(place, origin, start + len(answers), bad)
         advance(len(answers))
-    put(place.names, "".join(f"{on_a_line(str(path))}\n" for path in paths).encode())
+    write_atomically(place.names, "".join(f"{on_a_line(str(path))}\n" for path in paths).encode())
     if bad:
         _write_errors(place.errors, paths, bad)
     give_name(place.partial, place.array)
@@ -149,7 +149,7 @@ def label(loaded: Predictor, paths: Sequence[Path], place: Place, tell: Tell, ad
 
 def _batches(loaded: Predictor, paths: Sequence[Path], first: int) -> Iterator[tuple[int, list[Answer]]]:
     """Answers from a row on, a batch at a time, each with the row that it begins with."""
-    size, places = loaded.batch_size(), map(Found, paths[first:])
+    size, places = loaded.batch_size(), map(FoundPicture, paths[first:])
     with closing(read_ahead(places, loaded.read, runtime.cores(), BATCHES_AHEAD * size)) as pictures:
         while some := tuple(islice(pictures, size)):
             yield first, list(answer_batch(loaded, some))
@@ -177,7 +177,7 @@ def origin_of(loaded: Predictor, paths: Sequence[Path]) -> dict[str, Any]:
 
 def note(place: Place, origin: dict[str, Any], done: int, bad: Problems) -> None:
     """Say whose answers the array holds, and how many."""
-    put(place.note, (json.dumps({**origin, "done": done, "unreadable": bad}, indent=2) + "\n").encode())
+    write_atomically(place.note, (json.dumps({**origin, "done": done, "unreadable": bad}, indent=2) + "\n").encode())
 
 
 def noted(place: Place, origin: dict[str, Any]) -> tuple[int, Problems]:

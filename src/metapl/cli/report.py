@@ -14,7 +14,7 @@ from metapl.report import html, markdown
 from metapl.report.build import SOME, Pictures, build, no_pictures
 from metapl.report.read import find
 from metapl.schema import ConfigError, validate
-from metapl.system.disk import put, reason
+from metapl.system.disk import reason, write_atomically
 from metapl.system.folders import claim, next_free
 
 EACH = {True: 12, False: 6}  # pictures of a kind, for a few runs and for many
@@ -50,8 +50,8 @@ def report(args: Sequence[str], documented: Callable[..., None], folders: Callab
     out = claim(flags.out or next_free(Path("report")))
     title, blocks = build(loaded, _pictures(flags, folders, EACH[len(loaded) <= SOME]))
     try:
-        put(out / "report.html", html.page(title, blocks).encode())
-        put(out / "report.md", markdown.page(title, blocks).encode())
+        write_atomically(out / "report.html", html.page(title, blocks).encode())
+        write_atomically(out / "report.md", markdown.page(title, blocks).encode())
     except OSError as error:
         raise ConfigError(f"the report could not be written to {out}: {reason(error)}") from None
     said = f"Wrote {out}/report.html and report.md: {len(loaded)} {'run' if len(loaded) == 1 else 'runs'}"

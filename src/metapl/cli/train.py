@@ -40,8 +40,7 @@ def train(args: Sequence[str]) -> None:
         _train_help(wanted=any(arg in ("-h", "--help") for arg in args))
 
     from metapl.cli.data import folders
-    from metapl.runs import folder as rundir
-    from metapl.runs import run
+    from metapl.runs import run, run_folder
     from metapl.system import processes, runtime
     from metapl.train.groups import AtOnce
 
@@ -69,9 +68,9 @@ def train(args: Sequence[str]) -> None:
     runtime.connect(flags.cluster)
     with processes.together():
         given = {"seeds": flags.seeds, "seeds_at_once": flags.seeds_at_once, "out": str(flags.out)}
-        processes.alike(given | {"processes": processes.count()} | to_dict(flags.config))
+        processes.check_same_everywhere(given | {"processes": processes.count()} | to_dict(flags.config))
         wanted = flags.out or Path("runs") / Path(args[0]).stem
-        out = Path(processes.agreed(lambda: str(rundir.claim(wanted if flags.out else next_free(wanted)))))
+        out = Path(processes.leader_decides(lambda: str(run_folder.claim(wanted if flags.out else next_free(wanted)))))
         runtime.start()
         run.run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, _console())
 
@@ -80,7 +79,7 @@ def _console() -> Console:
     """The screen is process 0's."""
     from metapl.system import processes
 
-    return Console(quiet=not processes.leads())
+    return Console(quiet=not processes.is_leader())
 
 
 def _train_help(wanted: bool) -> None:
@@ -134,8 +133,7 @@ def resume(args: Sequence[str]) -> None:
     flags = parse(Flags, "metapl resume", resume, args)
     validate(flags)
     out, places = flags.run.absolute(), folders(flags.data_dir.absolute()) if flags.data_dir else None
-    from metapl.runs import folder as rundir
-    from metapl.runs import run
+    from metapl.runs import run, run_folder
     from metapl.system import processes
     from metapl.system.sharding import Parallel
 
@@ -143,7 +141,7 @@ def resume(args: Sequence[str]) -> None:
     if parallel:
         validate(parallel)
     runtime.connect(flags.cluster)
-    with processes.together(), rundir.where_it_began(out):
+    with processes.together(), run_folder.where_it_began(out):
         runtime.start()
         run.resume(out, places, _console(), parallel)
 

@@ -16,8 +16,7 @@ from metapl.config import Config
 from metapl.data.reading.files import Folders
 from metapl.data.sources.dataset import Dataset
 from metapl.data.splits.manifest import check_manifest
-from metapl.evaluate import held_out as evaluate
-from metapl.evaluate import results
+from metapl.evaluate import held_out, results
 from metapl.evaluate.measures import Scores
 from metapl.evaluate.results import Evaluation
 from metapl.schema import ConfigError
@@ -75,7 +74,7 @@ def _evaluate(run: Path, part: Part, config: Config, files: Mapping[int, Path], 
     for group in groups(len(files), together):
         own, some = dict(list(files.items())[group]), datasets[group]
         trained = restore(config, list(own.values()), some[0])
-        found = evaluate.examine(trained, config.augmentation, some)
+        found = held_out.examine(trained, config.augmentation, some)
         for seed, one in zip(own, found, strict=True):
             history.append(Evaluation(seed, 0, 0, _scores(one, part), None))
     summary = results.summarize(history)
@@ -145,7 +144,7 @@ def _seeds_at_once(before: Mapping[str, Any] | None, seeds: int) -> int:
     return together if isinstance(together, int) and 1 <= together <= seeds else 1
 
 
-def _scores(found: evaluate.Examined, part: Part) -> Scores:
+def _scores(found: held_out.Examined, part: Part) -> Scores:
     scores = found.test if part == "test" else found.val
     assert scores is not None  # the part has been checked
     return scores

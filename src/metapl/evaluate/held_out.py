@@ -99,7 +99,7 @@ def _answer(
 
     def answer(weights: Weights, examples: Array) -> Array:
         seen = as_networks_see(view(by_examples(examples)))
-        return layout.whole(network.apply(weights.params, weights.stats, seen, train=False)[0])
+        return layout.replicate(network.apply(weights.params, weights.stats, seen, train=False)[0])
 
     return layout(over_seeds(answer, shared=1 if shared else 0))(weights, examples)
 

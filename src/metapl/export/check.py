@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from metapl import data
 from metapl.data import pictures
 from metapl.data.reading.files import Folders
-from metapl.data.reading.found import find
+from metapl.data.reading.find_pictures import find
 from metapl.data.reading.read_ahead import read_ahead
 from metapl.data.sources.on_disk import read
 from metapl.data.sources.source import PictureConfig

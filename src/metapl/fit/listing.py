@@ -26,7 +26,7 @@ from metapl.data.splits.assemble import select
 from metapl.data.splits.split import Rows, labels_of, make_split
 from metapl.fit.parts import Origin, alike, divide
 from metapl.schema import ConfigError
-from metapl.system.disk import put, telling
+from metapl.system.disk import explaining_disk_errors, write_atomically
 
 LIST, ARRAYS = "pictures.csv", "pictures.npz"
 TRAINING = ("labeled", "unlabeled")
@@ -209,11 +209,11 @@ def _joined(one: Part, other: Part) -> Part:
 
 def write(listed: Listed, out: Path) -> None:
     """Write the list, or the arrays; whole or not at all."""
-    with telling(out, GOES_ON):
+    with explaining_disk_errors(out, GOES_ON):
         if isinstance(listed.parts["train"].images, Files):
-            put(out / LIST, _csv(listed).encode())
+            write_atomically(out / LIST, _csv(listed).encode())
         else:
-            put(out / ARRAYS, _npz(listed))
+            write_atomically(out / ARRAYS, _npz(listed))
 
 
 def settings(out: Path, size: int) -> PictureConfig | None:

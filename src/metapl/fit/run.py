@@ -31,10 +31,9 @@ from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.fit.verdict import MPL, SUPERVISED
 from metapl.recipe import Choice
-from metapl.runs import folder as rundir
-from metapl.runs import run
+from metapl.runs import run, run_folder
 from metapl.schema import ConfigError, to_dict
-from metapl.system.disk import GROWING, put, telling
+from metapl.system.disk import GROWING, explaining_disk_errors, write_atomically
 from metapl.system.folders import claim, next_free
 from metapl.system.lock import locked
 from metapl.system.signals import Stopped
@@ -119,10 +118,10 @@ def _work(data: str, request: Request, out: Path, console: Console, begun: bool,
 def _train(out: Path, config: Config, console: Console) -> None:
     """Take a run to its end, wherever it is."""
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    if (out / rundir.RESULT).is_file():
+    if (out / run_folder.RESULT).is_file():
         say(f"{out.name} is trained already")
-    elif (out / rundir.CONFIG).is_file():
-        with rundir.where_it_began(out.absolute()):
+    elif (out / run_folder.CONFIG).is_file():
+        with run_folder.where_it_began(out.absolute()):
             run.resume(out.absolute(), None, console)
     else:
         out.mkdir(exist_ok=True)  # of a start that came to nothing, there may be a lock in it
@@ -161,7 +160,7 @@ def _base(out: Path, request: Request, size: int, network: str) -> Config:
 
 
 def _write_data(out: Path, found: Audit, listed: listing.Listed) -> None:
-    with telling(out, GOES_ON):
+    with explaining_disk_errors(out, GOES_ON):
         audit.write(found, out)
     listing.write(listed, out)
     sides: dict[int, int] = {}
@@ -210,10 +209,10 @@ def _conclude(out: Path, source: Any, seed: int, facts: dict[str, Any], plan: Pl
             "them than what does not: a larger --budget is a fairer comparison."
         )
     model = result["models"][result["recommended"]]
-    with telling(out, GOES_ON):
-        put(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], first=("label",)))
-        put(out / "label_next.csv", report.rows_as_csv(result["label_next"]))
-        put(out / "verdict.md", report.markdown(result).encode())
+    with explaining_disk_errors(out, GOES_ON):
+        write_atomically(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], first=("label",)))
+        write_atomically(out / "label_next.csv", report.rows_as_csv(result["label_next"]))
+        write_atomically(out / "verdict.md", report.markdown(result).encode())
     _put(out / VERDICT, result)
     _put(out / MODEL, {"format": FORMAT, "run": result["recommended"], "temperature": model["temperature"]})
 
@@ -249,5 +248,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _put(path: Path, value: Any) -> None:
-    with telling(path.parent, GOES_ON):
-        put(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    with explaining_disk_errors(path.parent, GOES_ON):
+        write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())

@@ -15,7 +15,7 @@ from metapl.plan.examples import Examples
 from metapl.system import sharding
 from metapl.system.sharding import Layout
 from metapl.train.program import batches, parts, stage_functions
-from metapl.types import Batch, DistributionsConfig, PyTree, Weights
+from metapl.types import Batch, PyTree, StoredPredictionsConfig, Weights
 
 
 class Planned(NamedTuple):
@@ -40,7 +40,7 @@ def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence
         functions = stage_functions(config, stage, network, own_data=False, layout=layout)
         batch = _batch(config, number, examples, layout, device)
         data = loader.Piece(batch, 0)
-        start = None if isinstance(stage.method, DistributionsConfig) else weights
+        start = None if isinstance(stage.method, StoredPredictionsConfig) else weights
         state = jax.eval_shape(functions.init, keys, start, None, data, None)
         weights = functions.predictor(state)
     assert weights is not None
@@ -68,9 +68,9 @@ def _batch(config: Config, index: int, examples: Examples, layout: Layout, devic
         rows(labeled, dtype=jnp.int32),
         rows(unlabeled, *examples.shape, dtype=dtype),
     )
-    if isinstance(stage.method, DistributionsConfig):
+    if isinstance(stage.method, StoredPredictionsConfig):
         told = (rows(number, examples.classes, dtype=jnp.float16) for number in (labeled, unlabeled))
-        batch = batch._replace(labeled_distributions=next(told), distributions=next(told))
+        batch = batch._replace(labeled_predictions=next(told), predictions=next(told))
     return batch
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.data.reading.found import Found
+from metapl.data.reading.find_pictures import FoundPicture
 from metapl.data.reading.read_ahead import Read, read_ahead
 from metapl.evaluate.predictor import Predictor
 from metapl.system import runtime
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
     problem: str = ""
 
 
-def answer(predictor: Predictor, places: Iterable[Found]) -> Iterator[Answer]:
+def answer(predictor: Predictor, places: Iterable[FoundPicture]) -> Iterator[Answer]:
     """Answer about each picture in turn; what cannot be read is told of in its place."""
     size = predictor.batch_size()
     with closing(read_ahead(places, predictor.read, runtime.cores(), BATCHES_AHEAD * size)) as pictures:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from metapl.augment.views import Augmentation
 from metapl.config import Config
 from metapl.data.sources.dataset import Dataset
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.report.moons_regions import lattice
 from metapl.train.loop import Snapshot, Trained
 from metapl.train.program import Program
@@ -71,7 +71,7 @@ def course(trained: Trained, frames: Frames, augmentation: Augmentation, dataset
     """Ask some of the frames about all data sets: the program that the result was asked with is there already."""
     found = sorted(set(frames) & set(steps(max(frames), COUNTED)))
     tests, labels = [dataset.test for dataset in datasets], np.stack([dataset.test_labels for dataset in datasets])
-    answers = [evaluate.logits(trained._replace(weights=frames[step]), augmentation, tests) for step in found]
+    answers = [held_out.logits(trained._replace(weights=frames[step]), augmentation, tests) for step in found]
     return Course(np.array(found), np.array([np.mean(one.argmax(-1) == labels, -1) for one in answers]))
 
 
@@ -94,7 +94,7 @@ def show(trained: Trained, films: Sequence[Frames], datasets: Sequence[Dataset],
     asked = [np.concatenate([np.asarray(one.test, np.float32), lattice(box, grid)]) for one in datasets]
     few = [jax.tree.map(lambda leaf: np.asarray(leaf)[: len(datasets)], film[step]) for film in films for step in found]
     weights = jax.tree.map(lambda *leaves: np.concatenate(leaves), *few)
-    logits = evaluate.logits(trained._replace(weights=weights), Augmentation(), asked * len(few))
+    logits = held_out.logits(trained._replace(weights=weights), Augmentation(), asked * len(few))
     logits = logits.reshape(len(films), len(found), len(datasets), -1, 2)
     points = len(datasets[0].test)
     labels = np.stack([dataset.test_labels for dataset in datasets])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from metapl.augment.views import Augmentation
 from metapl.data.sources.dataset import Dataset
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.train.loop import Trained
 
 COLORS = ("#d95f02", "#1b7f79")  # told apart by colour-blind eyes and in grey print, unlike red and green
@@ -65,4 +65,4 @@ def _regions(trained: Trained, low: NDArray[np.float32], high: NDArray[np.float3
     x, y = np.meshgrid(np.linspace(low[0], high[0], GRID), np.linspace(low[1], high[1], GRID))
     grid = np.stack([x.ravel(), y.ravel()], -1).astype(np.float32)
     first = trained._replace(weights=jax.tree.map(lambda leaf: leaf[:1], trained.weights))
-    return evaluate.logits(first, Augmentation(), [grid]).argmax(-1).reshape(GRID, GRID).astype(np.float64)
+    return held_out.logits(first, Augmentation(), [grid]).argmax(-1).reshape(GRID, GRID).astype(np.float64)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from metapl.schema import ConfigError
 from metapl.system import processes
-from metapl.system.disk import put, sync
+from metapl.system.disk import sync, write_atomically
 from metapl.types import PyTree
 
 FOLDER, WHOLE, GROWING, FADING, DAMAGED = "checkpoints", "step-", "tmp-", "old-", "damaged-"
@@ -59,7 +59,7 @@ class Writer:
     def write(self, name: str, contents: Contents, keep: Collection[str]) -> None:
         """Copy what the device holds, and write it behind the loop's back; then remove all others that `keep` lacks."""
         self.wait()
-        exists, wrong = processes.agreed(lambda: self._make_room(name))
+        exists, wrong = processes.leader_decides(lambda: self._make_room(name))
         if exists:  # the run was here before, and was then as it is now
             return
         ocp = _orbax()
@@ -103,19 +103,19 @@ class Writer:
         try:
             self._orbax.wait_until_finished()
             self._link.close()
-            if processes.leads():
+            if processes.is_leader():
                 self._complete(name, note, arrays, keep)
             self._good = True
             self._written(name, note)
         except Exception as error:
             self._give_up(name, error)
-        processes.meet(place)
+        processes.barrier(place)
 
     def _complete(self, name: str, note: Note, arrays: Arrays, keep: Collection[str]) -> None:
         growing = self._folder / f"{GROWING}{name}"
         (growing / NOTE).write_text(json.dumps(note), "utf-8")
         np.savez(growing / ARRAYS, allow_pickle=False, **arrays)
-        put(growing / MANIFEST, json.dumps(_measure(growing), indent=1).encode())
+        write_atomically(growing / MANIFEST, json.dumps(_measure(growing), indent=1).encode())
         growing.rename(self._folder / name)
         sync(self._folder)
         prune(self._folder, {name, *keep})
@@ -124,7 +124,7 @@ class Writer:
         """The training goes on without it: what was written of it only takes room."""
         self._good, self._orbax = False, None
         self._link.close()
-        if processes.leads():
+        if processes.is_leader():
             shutil.rmtree(self._folder / f"{GROWING}{name}", ignore_errors=True)
         self._failed(name, error)
 

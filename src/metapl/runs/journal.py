@@ -16,7 +16,7 @@ import google_crc32c
 import numpy as np
 
 from metapl.schema import ConfigError
-from metapl.system.disk import telling
+from metapl.system.disk import explaining_disk_errors
 from metapl.types import Numbers
 
 FILE = "metrics.jsonl"
@@ -35,7 +35,7 @@ class Journal:
     def __init__(self, path: Path, mark: Mark = Mark()) -> None:  # noqa: B008 (it never changes)
         """Go on from a mark: what lies behind it is cut off, what lies before it must be as it was."""
         self._path, self._mark = path, mark
-        with telling(path.parent):
+        with explaining_disk_errors(path.parent):
             self._file = path.open("a+b", buffering=0)
             self._file.seek(0)
             found = self._file.read(mark.length)
@@ -55,14 +55,14 @@ class Journal:
     def add(self, line: Mapping[str, Any]) -> None:
         """Add a line of any kind."""
         data = json.dumps(line, allow_nan=False).encode() + b"\n"
-        with telling(self._path.parent):
+        with explaining_disk_errors(self._path.parent):
             if self._file.write(data) != len(data):  # a disk that is nearly full takes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._mark = Mark(self._mark.length + len(data), google_crc32c.extend(self._mark.crc32c, data))
 
     def sync(self) -> Mark:
         """Have all lines on the disk, and say where the file ends."""
-        with telling(self._path.parent):
+        with explaining_disk_errors(self._path.parent):
             os.fsync(self._file.fileno())
         return self._mark
 

@@ -2,8 +2,8 @@
 
 Up to 40 times in a stage, whoever gives the pseudo labels is asked about the same pictures, as they are (the eval
 view, no noise), and its classes and certainties become a line; at the end of a stage that has a teacher, another line
-has the teacher's answers to the test part. That is of the run's first seed. Nothing random is drawn, and the training
-goes on as if nobody had asked. A resumed run continues the file to the same bytes, as it does with metrics.jsonl.
+has the teacher's predictions for the test part. Only the run's first seed is looked at. Nothing random is drawn, so the
+training does not change. A resumed run continues the file to the same bytes, as it does with metrics.jsonl.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from metapl.augment.views import is_picture
 from metapl.config import Config, Stage
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import Examples
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.runs import checkpoint
 from metapl.runs.journal import Journal, Mark, Unwritten
 from metapl.schema import ConfigError
@@ -42,7 +42,7 @@ def wanted(config: Config, program: Program, dataset: Dataset) -> bool:
 
 def opened(out: Path, mark: Mark, say: Callable[[str], None]) -> Journal:
     """The file, open from where the checkpoint has it; one process writes it. One that was changed is set aside."""
-    if not processes.leads():
+    if not processes.is_leader():
         return Unwritten()
     try:
         return Journal(out / FILE, mark)
@@ -65,12 +65,12 @@ def recorder(config: Config, seed: int, datasets: Sequence[Dataset], lines: Jour
         if labeling.labeler.corrector is None and not pictures:
             pictures.append(some(dataset.unlabeled, rows))
         examples = given(labeling, rows) if labeling.labeler.corrector else pictures[0]
-        answers = _answers(config, labeling, examples, _at_once(config, labeling, datasets, len(rows)))
-        lines.add(place | {"part": "unlabeled", "of": len(dataset.unlabeled)} | answers)
+        predictions = _answers(config, labeling, examples, _at_once(config, labeling, datasets, len(rows)))
+        lines.add(place | {"part": "unlabeled", "of": len(dataset.unlabeled)} | predictions)
         if step == config.stages[stage].steps and labeling.labeler.teaches and labeling.labeler.corrector is None:
-            size = evaluate.examined_at_once(labeling.trained, config.augmentation, datasets)
-            answers = _answers(config, labeling, dataset.test, size, spread(len(dataset.test), MOST_TEST))
-            lines.add(place | {"part": "test", "of": len(dataset.test)} | answers)
+            size = held_out.examined_at_once(labeling.trained, config.augmentation, datasets)
+            predictions = _answers(config, labeling, dataset.test, size, spread(len(dataset.test), MOST_TEST))
+            lines.add(place | {"part": "test", "of": len(dataset.test)} | predictions)
 
     return Record([moments(stage, len(rows)) for stage in config.stages], note)
 
@@ -96,15 +96,15 @@ def some(examples: Examples, rows: Rows) -> NDArray[np.generic]:
 
 
 def given(labeling: Labeling, rows: Rows) -> NDArray[np.float32]:
-    """What the first seed's corrector is shown of these examples: the answers of the stage before's network."""
-    assert labeling.answers is not None
-    stored = labeling.answers.unlabeled
+    """What the first seed's corrector is shown of these examples: the predictions of the stage before's network."""
+    assert labeling.predictions is not None
+    stored = labeling.predictions.unlabeled
     return np.asarray((stored if stored.ndim == 2 else stored[0])[rows], np.float32)
 
 
 def _at_once(config: Config, labeling: Labeling, datasets: Sequence[Dataset], count: int) -> int | None:
     """As many as in an evaluation, whose program is there already, unless that would be far more than there are."""
-    size = evaluate.examined_at_once(labeling.trained, config.augmentation, datasets)
+    size = held_out.examined_at_once(labeling.trained, config.augmentation, datasets)
     return size if size <= 3 * count and labeling.labeler.corrector is None else None
 
 
@@ -112,7 +112,7 @@ def _answers(
     config: Config, labeling: Labeling, examples: Examples, size: int | None, rows: Rows | None = None
 ) -> dict[str, Any]:
     """Classes, and how sure of them the network is, in thousandths."""
-    logits = evaluate.logits(labeling.trained, config.augmentation, [examples], size)[0].astype(np.float64)
+    logits = held_out.logits(labeling.trained, config.augmentation, [examples], size)[0].astype(np.float64)
     logits = np.nan_to_num(logits if rows is None else logits[rows])
     shares = np.exp(logits - logits.max(-1, keepdims=True))
     sure = shares.max(-1) / shares.sum(-1)

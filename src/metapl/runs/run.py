@@ -25,28 +25,25 @@ from metapl import data
 from metapl.config import Config
 from metapl.data.reading.files import Folders
 from metapl.data.sources.dataset import Dataset
-from metapl.evaluate import held_out as evaluate
-from metapl.evaluate import results
+from metapl.evaluate import held_out, results
 from metapl.evaluate.measures import per_class_accuracy
 from metapl.evaluate.results import Evaluation
 from metapl.guards.keeper import replay
 from metapl.guards.say import guarding, note
-from metapl.runs import checkpoint, journal, label_paths, sinks
-from metapl.runs import folder as rundir
-from metapl.runs import log as runlog
-from metapl.runs.folder import Begun
-from metapl.runs.saver import Found, Saver, found_in, log, newest_good, steps_done
+from metapl.runs import checkpoint, journal, label_paths, run_folder, runlog, sinks
+from metapl.runs.run_folder import Begun
+from metapl.runs.saver import Progress, Saver, log, newest_good, progress_in, steps_done
 from metapl.runs.sinks.series import Session
 from metapl.schema import ConfigError, to_dict
 from metapl.system import processes, signals
-from metapl.system.disk import put, telling
+from metapl.system.disk import explaining_disk_errors, write_atomically
 from metapl.system.lock import locked
 from metapl.system.sharding import Parallel, ShareError, to_host
-from metapl.train import stored_predictions as distributions
+from metapl.train import stored_predictions
 from metapl.train.groups import AtOnce, groups, seeds_together
-from metapl.train.loop import Examine, Resumed, Trained, answers_stem, train
+from metapl.train.loop import Examine, Resumed, Trained, predictions_stem, train
 from metapl.train.program import Program, prepare
-from metapl.types import DistributionsConfig, Listen, Metrics, Numbers
+from metapl.types import Listen, Metrics, Numbers, StoredPredictionsConfig
 from metapl.weights import Example, save
 
 Confusions = dict[int, NDArray[np.int64]]  # seed -> [right class, answer], at its last evaluation
@@ -67,20 +64,20 @@ def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path
     program = prepared(config, datasets, say)
     together = seeds_together(at_once, seeds, config, program, datasets[0])
     begun = Begun(config, tuple(numbers), together, folders)
-    with locked(out) if processes.leads() else nullcontext():
-        processes.agreed(lambda: rundir.write(out, begun, datasets[0].manifest))
-        processes.see(out / rundir.CONFIG)
-        if not processes.leads():  # another machine's files may be other ones
-            rundir.check_data(out, datasets[0])
+    with locked(out) if processes.is_leader() else nullcontext():
+        processes.leader_decides(lambda: run_folder.write(out, begun, datasets[0].manifest))
+        processes.check_visible(out / run_folder.CONFIG)
+        if not processes.is_leader():  # another machine's files may be other ones
+            run_folder.check_data(out, datasets[0])
         log(out, "began", pid=os.getpid())
-        work(out, begun, datasets, program, Found(), None, console)
+        work(out, begun, datasets, program, Progress(), None, console)
 
 
 def prepared(config: Config, datasets: Sequence[Dataset], say: Say) -> Program:
     """Make the program, have all who compute it meet, and say who they are where that is not one device."""
     program = prepare(config, datasets)
-    processes.meet("start")
-    program.layout.acquaint()
+    processes.barrier("start")
+    program.layout.warm_up_collectives()
     if program.layout.words:
         say(program.layout.words + (f", in {processes.count()} processes" if processes.count() > 1 else ""))
     return program
@@ -92,26 +89,26 @@ def resume(out: Path, folders: Folders | None, console: Console, parallel: Paral
     Its work may be shared among other devices and processes than before.
     """
     say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
-    processes.see(out)
-    begun, differences = rundir.read(out)
+    processes.check_visible(out)
+    begun, differences = run_folder.read(out)
     if parallel is not None:
         begun = replace(begun, config=replace(begun.config, parallel=parallel))
-    processes.alike({"RUN": rundir.fingerprint(out), "mode": to_dict(begun.config.parallel)})
-    with locked(out) if processes.leads() else nullcontext():
-        if processes.agreed((out / rundir.RESULT).exists):
-            say(f"{out} is finished: there is nothing left to do; its result is in {out / rundir.RESULT}")
+    processes.check_same_everywhere({"RUN": run_folder.fingerprint(out), "mode": to_dict(begun.config.parallel)})
+    with locked(out) if processes.is_leader() else nullcontext():
+        if processes.leader_decides((out / run_folder.RESULT).exists):
+            say(f"{out} is finished: there is nothing left to do; its result is in {out / run_folder.RESULT}")
             return
         for sentence in differences:
             say(sentence)
         places = begun.folders if folders is None else folders
         datasets = data.load(begun.config.data, list(begun.seeds), places, say)
-        rundir.check_data(out, datasets[0])
-        path = good_checkpoint(out, partial(_answers_are_there, out, begun, datasets[0].from_files, say), say)
-        found, resumed = Found(), None
+        run_folder.check_data(out, datasets[0])
+        path = good_checkpoint(out, partial(_predictions_are_there, out, begun, datasets[0].from_files, say), say)
+        found, resumed = Progress(), None
         if path is None:
             say(f"no checkpoint of {out} was ever written: it starts from its beginning")
         else:
-            found, note = found_in(path)
+            found, note = progress_in(path)
             resumed = Resumed(note["stage"], note["step"], partial(checkpoint.read_tree, path))
             stage = f"stage {note['stage'] + 1} of {len(begun.config.stages)}"
             say(f"going on from {path.name}: step {note['step']:,} of {stage}")
@@ -130,7 +127,7 @@ def good_checkpoint(out: Path, fits: Callable[[checkpoint.Note], str], say: Say)
         path = newest_good(out, fits, say)
         return path.name if path else None
 
-    name = processes.agreed(find)
+    name = processes.leader_decides(find)
     return out / checkpoint.FOLDER / name if name else None
 
 
@@ -139,7 +136,7 @@ def work(
     begun: Begun,
     datasets: Sequence[Dataset],
     program: Program,
-    found: Found,
+    found: Progress,
     resumed: Resumed | None,
     console: Console,
 ) -> None:
@@ -163,7 +160,7 @@ def work(
             noted = number == 0 and label_paths.wanted(config, program, datasets[0])
             record = label_paths.recorder(config, own[0], some, labels) if noted else None
             tell = say if number == 0 else lambda _: None  # what is true of every seed is said once
-            with sinks.opened(session, warn) if processes.leads() else nullcontext() as others:
+            with sinks.opened(session, warn) if processes.is_leader() else nullcontext() as others:
                 listeners: list[Listen] = []
                 if others is not None:
                     guards = watching(out, config, own, datasets[0], steps_done(config, number, 0, 0), warn)
@@ -176,16 +173,18 @@ def work(
                 )  # fmt: skip
             save_weights(trained, config, datasets[0], own, out, alone=seeds == 1)
             resumed = None
-    if processes.leads():
+    if processes.is_leader():
         write_result(out, config, found, datasets[0].class_names, begun.seeds_at_once, console)
 
 
-def journal_of(out: Path, found: Found) -> journal.Journal:
+def journal_of(out: Path, found: Progress) -> journal.Journal:
     """The run's, open from where the checkpoint has it; one process writes it."""
-    return journal.Journal(out / journal.FILE, found.mark) if processes.leads() else journal.Unwritten()
+    return journal.Journal(out / journal.FILE, found.mark) if processes.is_leader() else journal.Unwritten()
 
 
-def labels_of(out: Path, config: Config, program: Program, dataset: Dataset, found: Found, say: Say) -> journal.Journal:
+def labels_of(
+    out: Path, config: Config, program: Program, dataset: Dataset, found: Progress, say: Say
+) -> journal.Journal:
     """The file for pseudo labels, if there are any to note."""
     if not label_paths.wanted(config, program, dataset):
         return journal.Unwritten()
@@ -221,16 +220,16 @@ def watching(out: Path, config: Config, seeds: Sequence[int], dataset: Dataset, 
 
 
 def write_result(
-    out: Path, config: Config, found: Found, class_names: Sequence[str], together: int, console: Console
+    out: Path, config: Config, found: Progress, class_names: Sequence[str], together: int, console: Console
 ) -> None:
     """Put the scores together; result.json comes last: a run that has it is finished."""
     summary = results.summarize(found.history)
     result = overview(config, summary, together, found.seconds_so_far()) | summary
     result["per_class_accuracy"] = per_class(found.confusions, class_names)
-    with telling(out):
+    with explaining_disk_errors(out):
         results.write_evaluations(out / "evaluations.csv", found.history)
         save_confusions(out / "confusion.npz", found.confusions, class_names)
-        put(out / rundir.RESULT, (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
+        write_atomically(out / run_folder.RESULT, (json.dumps(result, indent=2, allow_nan=False) + "\n").encode())
     log(out, "finished", seconds=result["seconds"])
     console.print(results.table(summary))
     accuracy = results.percent(summary["final"]["accuracy"])
@@ -238,23 +237,23 @@ def write_result(
     console.print(wrote, highlight=False, markup=False, soft_wrap=True)
 
 
-def _answers_are_there(out: Path, begun: Begun, from_files: bool, say: Say, note: checkpoint.Note) -> str:
-    """Can a stage go on that learns from stored answers? If they are damaged, they are set aside, to be made again."""
+def _predictions_are_there(out: Path, begun: Begun, from_files: bool, say: Say, note: checkpoint.Note) -> str:
+    """Say why a stage's stored predictions cannot be used, or "". Damaged ones are set aside, to be computed again."""
     method = begun.config.stages[note["stage"]].method
-    if not isinstance(method, DistributionsConfig):
+    if not isinstance(method, StoredPredictionsConfig):
         return ""
     seeds = begun.seeds[groups(len(begun.seeds), begun.seeds_at_once)[note["group"]]]
-    stem = answers_stem(out, note["stage"])
+    stem = predictions_stem(out, note["stage"])
     try:
-        answers = distributions.stored(seeds, method.keep, stem, to_device=not from_files)
-        if distributions.checksum(answers) == note["answers_crc32c"]:
+        predictions = stored_predictions.read(seeds, method.keep, stem, to_device=not from_files)
+        if stored_predictions.checksum(predictions) == note["predictions_crc32c"]:
             return ""
     except (OSError, ValueError):
         pass
-    for file in distributions.files(seeds, stem):
+    for file in stored_predictions.files(seeds, stem):
         if file.exists():
             say(f"{file.name} cannot be relied on: set aside as {checkpoint.set_aside(file).name}")
-    return "the answers that its stage learns from are missing or damaged"
+    return "the predictions that its stage learns from are missing or damaged"
 
 
 def title(config: Config, group: Sequence[int], seeds: int) -> str:
@@ -281,7 +280,7 @@ def examiner(
     """Make the function that the loop shows its networks to: it notes every score and reports the main ones."""
 
     def examine(stage: int, step: int, trained: Trained) -> Metrics:
-        found = evaluate.examine(trained, config.augmentation, datasets)
+        found = held_out.examine(trained, config.augmentation, datasets)
         for seed, (test, confusion, val) in zip(seeds, found, strict=True):
             history.append(Evaluation(seed, stage, step, test, val))
             confusions[seed] = confusion
@@ -320,7 +319,7 @@ def per_class(confusions: Confusions, class_names: Sequence[str]) -> list[dict[s
 
 
 def save_confusions(path: Path, confusions: Confusions, class_names: Sequence[str]) -> None:
-    """Write the final weights' answers as counts: `counts` [seed, right class, answer]; read without pickles."""
+    """Write the final weights' predictions as counts: `counts` [seed, right class, answer]; read without pickles."""
     counts = np.stack(list(confusions.values())).astype(np.int32)
     np.savez_compressed(path, counts=counts, seeds=np.array(list(confusions)), class_names=np.array(class_names))
 
@@ -333,10 +332,10 @@ def save_weights(
     for index, seed in enumerate(seeds):
         name = "weights.safetensors" if alone else f"weights-{seed}.safetensors"
         weights = jax.tree.map(lambda leaf, index=index: to_host(leaf[index]), trained.weights)
-        if not processes.leads():
+        if not processes.is_leader():
             continue
         new = out / f"{name}.new"
-        with telling(out):
+        with explaining_disk_errors(out):
             try:
                 save(new, weights, to_dict(config.stage_models[-1]), dataset.class_names, example)
             except SafetensorError as error:  # what the system said is somewhere in its text

@@ -21,9 +21,9 @@ from metapl.runs.checkpoint import Contents, Note, Writer
 from metapl.runs.journal import Journal, Mark, Unwritten
 from metapl.schema import ConfigError
 from metapl.system import processes
-from metapl.system.disk import free, put, reason
+from metapl.system.disk import free, reason, write_atomically
 from metapl.system.signals import Stop, Stopped
-from metapl.train import stored_predictions as distributions
+from metapl.train import stored_predictions
 from metapl.train.loop import Snapshot
 
 FORMAT = 1
@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass
-class Found:
+class Progress:
     """What a run has found so far, beside its weights: all of it goes into a checkpoint, and comes back from it."""
 
     group: int = 0  # which of the groups of seeds is training
@@ -56,7 +56,7 @@ class Saver:
         self,
         run: Path,
         config: Config,
-        found: Found,
+        found: Progress,
         lines: Journal,
         stop: Stop,
         tell: Tell,
@@ -79,24 +79,24 @@ class Saver:
     def between(self, snapshot: Snapshot) -> None:
         """Save the run if it is time, and stop it if someone has asked for that; of several processes, all at once."""
         asked = self._asked()
-        if processes.agreed(lambda: self.due(snapshot)):
+        if processes.leader_decides(lambda: self.due(snapshot)):
             self.save(snapshot)
         if asked:
             self.stop(f"step {snapshot.step:,} of stage {snapshot.stage + 1} of {len(self._config.stages)}")
 
     def _asked(self) -> bool:
         """Has a signal reached any process? Process 0's word counts, so that all stop after the same step."""
-        if self._stop.asked is not None and not processes.leads():
-            processes.wish(self._stop.asked)
-        number = processes.agreed(lambda: self._stop.asked or processes.wished())
+        if self._stop.asked is not None and not processes.is_leader():
+            processes.request_stop(self._stop.asked)
+        number = processes.leader_decides(lambda: self._stop.asked or processes.requested_stop())
         if number is not None and self._stop.asked is None:
             self._stop.asked = Signals(number)
         return number is not None
 
-    def counting(self, counting: distributions.Counting) -> distributions.Counting:
-        """Look for a wish to stop while a network answers for a training set, too: that goes on from its last batch."""
+    def counting(self, counting: stored_predictions.Counting) -> stored_predictions.Counting:
+        """Stop on request while a network predicts for a training set, too: that goes on from its last batch."""
 
-        def start(title: str, total: int) -> distributions.Count:
+        def start(title: str, total: int) -> stored_predictions.Count:
             count = counting(title, total)
 
             def counted(rows: int) -> None:
@@ -150,7 +150,7 @@ class Saver:
             "steps_done": done,
             "lasting": bool(every) and snapshot.step % every == 0,
             "ends_stage": snapshot.step == self._config.stages[snapshot.stage].steps,
-            "answers_crc32c": self._checksum(snapshot),
+            "predictions_crc32c": self._checksum(snapshot),
             "metrics": mark._asdict(),
             "pseudo_labels": self._labels.sync()._asdict(),
             "seconds": round(self._found.seconds_so_far(), 2),
@@ -158,28 +158,30 @@ class Saver:
         }
 
     def _checksum(self, snapshot: Snapshot) -> str | None:
-        """Of the answers that the stage learns from; once for each stage, as they are large."""
+        """Of the predictions that the stage learns from; once for each stage, as they are large."""
         key = (self._found.group, snapshot.stage)
         if self._answers is None or self._answers[:2] != key:
-            value = None if snapshot.answers is None else distributions.checksum(snapshot.answers)
+            value = None if snapshot.predictions is None else stored_predictions.checksum(snapshot.predictions)
             self._answers = (*key, value)
         return self._answers[2]
 
     def _keep(self, name: str, note: Note) -> Collection[str]:
-        """The newest ones, those that are kept for good, and the teacher of a stage that learns from answers."""
+        """The newest ones, those that are kept for good, and the teacher of a stage that learns from predictions."""
         before = sorted(other for other in self._notes if other < name)
         kept = {other for other in self._notes if self._notes[other]["lasting"]}
         newest = before[len(before) + 1 - self._config.checkpoint.keep :]
         teacher = [other for other in before if self._notes[other]["ends_stage"]][-1:]
-        return {name, *kept, *newest, *(teacher if note["answers_crc32c"] else ())}
+        return {name, *kept, *newest, *(teacher if note["predictions_crc32c"] else ())}
 
     def _written(self, name: str, note: Note) -> None:
         self._notes[name] = note
         progress = {key: note[key] for key in ("group", "stage", "step", "steps_done", "seconds")}
-        if not processes.leads():
+        if not processes.is_leader():
             return
         with suppress(OSError):  # the checkpoint is there, whether this can be written or not
-            put(self._run / PROGRESS, json.dumps({"checkpoint": name} | progress, indent=2).encode() + b"\n")
+            write_atomically(
+                self._run / PROGRESS, json.dumps({"checkpoint": name} | progress, indent=2).encode() + b"\n"
+            )
         log(self._run, "checkpoint", checkpoint=name, **progress)
 
     def _failed(self, name: str, error: Exception) -> None:
@@ -228,7 +230,7 @@ def _miss_the_newest(run: Path, name: str, tell: Tell) -> None:
             tell(f"checkpoint {newest}, which was the newest, is gone")
 
 
-def found_in(path: Path) -> tuple[Found, Note]:
+def progress_in(path: Path) -> tuple[Progress, Note]:
     """What the run had found when this checkpoint was written."""
     note, arrays = checkpoint.read_note(path), checkpoint.read_arrays(path)
     if note["format"] != FORMAT:
@@ -240,7 +242,7 @@ def found_in(path: Path) -> tuple[Found, Note]:
     }
     history = [evaluation_from_json(row) for row in note["history"]]
     marks = Mark(**note["metrics"]), Mark(**note.get("pseudo_labels", {}))  # older ones have no labels
-    return Found(note["group"], history, confusions, *marks, note["seconds"]), note
+    return Progress(note["group"], history, confusions, *marks, note["seconds"]), note
 
 
 def evaluation_to_json(evaluation: Evaluation) -> list[Any]:
@@ -256,7 +258,7 @@ def evaluation_from_json(row: Sequence[Any]) -> Evaluation:
 
 def log(run: Path, event: str, **more: Any) -> None:
     """Add a line to log.jsonl, which has the times; it tells what happened, and nothing depends on it."""
-    if not processes.leads():
+    if not processes.is_leader():
         return
     line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event} | more
     with suppress(OSError), (run / LOG).open("a", encoding="utf-8") as file:  # who writes what matters will tell

@@ -22,7 +22,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from metapl.config import Config
 from metapl.data.sources.dataset import Dataset, SourceConfig
-from metapl.evaluate import held_out as evaluate
+from metapl.evaluate import held_out
 from metapl.schema import ConfigError
 from metapl.sweep import plan as plans
 from metapl.sweep import space as spaces
@@ -142,7 +142,7 @@ def refuse_divergence(stage: int, step: int, metrics: Metrics) -> None:
 
 def accuracy_of(config: Config, trained: Trained, datasets: list[Dataset]) -> float:
     """Share of the validation examples that the network gets right."""
-    found = evaluate.examine(trained, config.augmentation, datasets)[0].test
+    found = held_out.examine(trained, config.augmentation, datasets)[0].test
     if not math.isfinite(found.nll):  # the last update may be the one that broke it
         raise ConfigError("diverged at the end: the network's answers are not finite")
     return found.accuracy

@@ -13,7 +13,7 @@ GROWING = ".new"  # ends the name of a file that is not whole yet
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
-def put(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Write a file as a whole: whoever reads it, after a crash too, sees the old one or the new one."""
     new = path.with_name(f"{path.name}{GROWING}")
     try:
@@ -52,7 +52,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def telling(run: Path, then: str = "") -> Iterator[None]:
+def explaining_disk_errors(run: Path, then: str = "") -> Iterator[None]:
     """Turn a disk's refusal into a sentence, and say what to do `then`; a run can go on from its checkpoints."""
     try:
         yield

@@ -1,7 +1,7 @@
 """Several processes that do one run together: all compute, process 0 decides, writes and speaks.
 
-What depends on a clock, a file or a signal is decided by process 0 and told to the others (`agreed`), through the store
-that jax.distributed keeps in process 0. With one process all of it is nothing.
+Process 0 decides what depends on a clock, a file or a signal, and tells the others (`leader_decides`), through the
+store that jax.distributed keeps in process 0. With one process all of it is nothing.
 
 A process that is lost would leave the others waiting for its numbers for ever. So each says every second that it is
 there; process 0 misses one that does not, the others hold a line to process 0 that breaks with it, and whoever finds
@@ -47,35 +47,35 @@ def count() -> int:
     return int(_state().num_processes) if _client() else 1
 
 
-def leads() -> bool:
+def is_leader() -> bool:
     """Is it process 0, which writes files and speaks?"""
     return index() == 0
 
 
-def agreed(decide: Callable[[], T]) -> T:
+def leader_decides(decide: Callable[[], T]) -> T:
     """What process 0 decides, in every process; all have to ask, in the same order. It goes through JSON."""
     client = _client()
     if client is None:
         return decide()
     turn = next(_turns)
-    if not leads():
-        return json.loads(client.blocking_key_value_get(f"metapl/agreed/{turn}", FOREVER_MS))
+    if not is_leader():
+        return json.loads(client.blocking_key_value_get(f"metapl/leader_decides/{turn}", FOREVER_MS))
     value = decide()
-    client.key_value_set(f"metapl/agreed/{turn}", json.dumps(value))
+    client.key_value_set(f"metapl/leader_decides/{turn}", json.dumps(value))
     if turn >= 1000:  # long since read: between two that are so far apart, all have waited for each other
-        client.key_value_delete(f"metapl/agreed/{turn - 1000}")
+        client.key_value_delete(f"metapl/leader_decides/{turn - 1000}")
     return value
 
 
-def same(value: T) -> T:
+def broadcast(value: T) -> T:
     """Process 0's value, in every process."""
-    return agreed(lambda: value)
+    return leader_decides(lambda: value)
 
 
-def alike(given: Mapping[str, Any]) -> None:
+def check_same_everywhere(given: Mapping[str, Any]) -> None:
     """Refuse to go on where this process was given something else than process 0: no number would be right."""
     mine = json.loads(json.dumps(given))
-    first = same(mine)
+    first = broadcast(mine)
     if other := sorted(name for name in {*mine, *first} if mine.get(name) != first.get(name)):
         raise ConfigError(
             f"process {index()} on {socket.gethostname()} was started with another {', '.join(other)} than process 0: "
@@ -83,25 +83,25 @@ def alike(given: Mapping[str, Any]) -> None:
         )
 
 
-def meet(place: str) -> None:
+def barrier(place: str) -> None:
     """Wait until every process has come to a place, whose name is used once."""
     if client := _client():
         client.wait_at_barrier(f"metapl/{place}", FOREVER_MS)
 
 
-def wish(number: int) -> None:
+def request_stop(number: int) -> None:
     """Tell process 0 of a signal that reached this one alone."""
     if client := _client():
-        client.key_value_set("metapl/wish/signal", str(int(number)), allow_overwrite=True)
+        client.key_value_set("metapl/stop/signal", str(int(number)), allow_overwrite=True)
 
 
-def wished() -> int | None:
+def requested_stop() -> int | None:
     """The signal that reached another process, if one did."""
-    found = dict(client.key_value_dir_get("metapl/wish/")) if (client := _client()) else {}
+    found = dict(client.key_value_dir_get("metapl/stop/")) if (client := _client()) else {}
     return int(next(iter(found.values()))) if found else None
 
 
-def see(folder: Path) -> None:
+def check_visible(folder: Path) -> None:
     """Refuse to go on where this process does not see the files that process 0 has written."""
     if count() > 1 and not folder.exists():
         raise ConfigError(
@@ -120,9 +120,9 @@ def together() -> Iterator[None]:
     watch = _Watch(client)
     try:
         yield
-        meet("end")
+        barrier("end")
     except Stopped:  # all of them are
-        meet("stop")
+        barrier("stop")
         raise
     except ConfigError as error:
         watch.leave(str(error), 2)
@@ -145,7 +145,7 @@ class _Watch:
         self._patience_s = PATIENCE_S
         self._seen: dict[str, tuple[str, float]] = {}
         self._threads = [threading.Thread(target=self._beat, name="beat", daemon=True)]
-        if not leads():
+        if not is_leader():
             self._threads.append(threading.Thread(target=self._hold_line, name="line", daemon=True))
         for thread in self._threads:
             thread.start()
@@ -159,7 +159,7 @@ class _Watch:
 
         Only process 0 misses a third one, and where nothing broke there, not before its usual patience is over.
         """
-        if leads():
+        if is_leader():
             self._patience_s = 4 * BEAT_S
         time.sleep(self._patience_s + 2 * BEAT_S + LINGER_S)
 
@@ -167,7 +167,7 @@ class _Watch:
         """End this process, whatever its other threads wait for, and let the others know why."""
         self._tell(sentence, 1)
         _say(sentence)
-        if leads():
+        if is_leader():
             time.sleep(LINGER_S)
         os._exit(code)
 
@@ -186,7 +186,7 @@ class _Watch:
             code, _, sentence = told.partition(" ")
             if key.rsplit("/", 1)[1] != str(index()):
                 _end(f"process {key.rsplit('/', 1)[1]} has ended: {sentence}", int(code))
-        if not leads():
+        if not is_leader():
             return
         now, beats = time.monotonic(), dict(self._client.key_value_dir_get("metapl/here/"))
         for other in range(1, count()):
@@ -215,7 +215,7 @@ class _Watch:
             f"process {other} of {count()} is lost, and nothing can be computed without it; metapl resume goes on from "
             "the last checkpoint, with any number of processes"
         )
-        if leads():
+        if is_leader():
             self._tell(sentence, LOST)
         _end(sentence, LOST)
 
@@ -226,7 +226,7 @@ class _Watch:
 
 def _end(sentence: str, code: int) -> None:
     _say(sentence)
-    if leads():
+    if is_leader():
         time.sleep(LINGER_S)
     os._exit(code)
 

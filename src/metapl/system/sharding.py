@@ -99,17 +99,17 @@ class Layout:
         """
         return jax.tree_util.tree_map_with_path(lambda path, leaf: self._sharding(path, leaf.shape, leading), state)
 
-    def keep(self, state: PyTree, leading: int = 0) -> PyTree:
+    def constrain(self, state: PyTree, leading: int = 0) -> PyTree:
         """In a traced function: have a state be where it belongs."""
         if self.mesh is None:
             return state
         return jax.tree.map(jax.lax.with_sharding_constraint, state, self.shardings(state, leading))
 
-    def settle(self, state: PyTree, leading: int = 0) -> PyTree:
+    def reshard(self, state: PyTree, leading: int = 0) -> PyTree:
         """Say where a state is in the words of `shardings`: in others, the steps would be compiled twice."""
         return state if self.mesh is None else jax.device_put(state, self.shardings(state, leading))
 
-    def whole(self, tree: PyTree) -> PyTree:
+    def replicate(self, tree: PyTree) -> PyTree:
         """In a traced function: have all of it on every device, where every process can read it."""
         if self.mesh is None:
             return tree
@@ -130,7 +130,7 @@ class Layout:
 
         return jax.tree.map(at, shapes, self.shardings(shapes, leading))
 
-    def acquaint(self) -> None:
+    def warm_up_collectives(self) -> None:
         """Have the processes connect in every group that they will compute in, while all are here.
 
         On CPUs (gloo) a group connects at its first sum, for which its members have to come within 30 s of each other:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from metapl.config import Config, Stage
 from metapl.data.loading import feed as feeds
 from metapl.data.loading import loader
-from metapl.data.loading.feed import Feed, StoredAnswers
+from metapl.data.loading.feed import Feed, PredictionsOnDisk, StoredPredictions
 from metapl.data.sources.dataset import Dataset
 from metapl.schema import ConfigError
 from metapl.system.sharding import SINGLE, Layout
@@ -22,22 +22,22 @@ def feeding(
     stage: Stage,
     dataset: Dataset,
     resident: loader.Resident | None,
-    answers: loader.Answers | StoredAnswers | None,
+    predictions: StoredPredictions | None,
     keys: Array,
     first: int,
     layout: Layout = SINGLE,
 ) -> Iterator[Feed]:
     """Give the stage's batches from step `first` on: from what is on the device, or else from files."""
     if resident is not None:
-        assert not isinstance(answers, StoredAnswers)
-        yield feeds.resident(resident, layout.put(answers))
+        assert not isinstance(predictions, PredictionsOnDisk)
+        yield feeds.resident(resident, layout.put(predictions))
         return
-    assert not isinstance(answers, loader.Answers)
+    assert not isinstance(predictions, loader.PredictionsOnDevice)
     dataset = feeds.labeled_only(dataset) if stage.unlabeled == "labeled" else dataset
     _, order_key, _ = jax.random.split(keys[0], 3)
     sizes = stage.labeled_batch, stage.unlabeled_batch
     alone, balanced = not stage.method.uses_unlabeled, stage.labeled_sampling == "balanced"
-    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, answers, alone, balanced, layout) as feed:
+    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, predictions, alone, balanced, layout) as feed:
         yield feed
 
 

@@ -14,18 +14,17 @@ import jax.numpy as jnp
 
 from metapl.augment import views
 from metapl.config import Config
-from metapl.data.loading import loader
-from metapl.data.loading.feed import Feed, StoredAnswers
+from metapl.data.loading.feed import Feed, StoredPredictions
 from metapl.data.sources.dataset import Dataset
 from metapl.scores import over_known
 from metapl.system import processes
 from metapl.system.sharding import SINGLE, Layout
-from metapl.train import stored_predictions as distributions
+from metapl.train import stored_predictions
 from metapl.train.feeding import feeding, on_device
 from metapl.train.pace import Pace
-from metapl.train.program import Answers, Data, Program, StageProgram, prepare
+from metapl.train.program import Data, Predictions, Program, StageProgram, prepare
 from metapl.train.stored_predictions import Counting, Teacher
-from metapl.types import Array, DistributionsConfig, Keep, Labeler, Metrics, Network, PyTree, Weights
+from metapl.types import Array, Keep, Labeler, Metrics, Network, PyTree, StoredPredictionsConfig, Weights
 from metapl.weights import load
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
@@ -48,7 +47,7 @@ class Labeling(NamedTuple):
 
     labeler: Labeler
     trained: Trained
-    answers: loader.Answers | StoredAnswers | None  # what a corrector is shown
+    predictions: StoredPredictions | None  # what a corrector is shown
 
 
 class Record(NamedTuple):
@@ -65,9 +64,9 @@ class Snapshot(NamedTuple):
     step: int  # steps done in this stage
     state: PyTree  # the loop gives it away at the next piece
     totals: Metrics  # since the last report
-    answers: (
-        loader.Answers | StoredAnswers | None
-    )  # what the stage learns from, if it is the answers of the stage before's network
+    predictions: (
+        StoredPredictions | None
+    )  # what the stage learns from, if it is the predictions of the stage before's network
 
 
 class Resumed(NamedTuple):
@@ -119,17 +118,19 @@ def train(
     weights: Weights | None = None
     for index in range(resumed.stage if resumed else 0, len(config.stages)):
         stage, functions = config.stages[index], program.stages[index]
-        answers = None
-        if isinstance(stage.method, DistributionsConfig):
-            answers = answers_for(config, program, index, stage.method.keep, weights, seeds, datasets, folder, counting)
+        predictions = None
+        if isinstance(stage.method, StoredPredictionsConfig):
+            predictions = predictions_for(
+                config, program, index, stage.method.keep, weights, seeds, datasets, folder, counting
+            )
             weights = None  # all that held the large network: its memory is free before the next one is made
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
         fresh = pretrained if config.stage_models[index] == config.model else None
         first = min(resumed.step if resumed else 0, stage.steps - 1)
-        with feeding(stage, datasets[0], resident, answers, keys, first, layout) as feed:
-            begun = begin(functions, keys, weights, feed.answers, feed.at(first), fresh, resumed, layout)
+        with feeding(stage, datasets[0], resident, predictions, keys, first, layout) as feed:
+            begun = begin(functions, keys, weights, feed.predictions, feed.at(first), fresh, resumed, layout)
             weights = resumed = None  # the state has what it needs of them
-            state = steps_of(index, config, program, keys, feed, answers, begun, listeners)
+            state = steps_of(index, config, program, keys, feed, predictions, begun, listeners)
         weights = functions.predictor(state)
         del begun, state
     assert weights is not None  # a config has at least one stage
@@ -142,7 +143,7 @@ def steps_of(
     program: Program,
     keys: Array,
     feed: Feed,
-    answers: loader.Answers | StoredAnswers | None,
+    predictions: StoredPredictions | None,
     begun: tuple[PyTree, Metrics, int],
     listeners: Listeners,
 ) -> PyTree:
@@ -150,16 +151,16 @@ def steps_of(
     stage, functions, network = config.stages[index], program.stages[index], program.networks[index]
     watch, examine, record, between = listeners
     state, totals, step = begun
-    nothing = functions.zeros(state, keys, feed.answers, feed.at(min(step, stage.steps - 1)))
+    nothing = functions.zeros(state, keys, feed.predictions, feed.at(min(step, stage.steps - 1)))
     examined = examinations(config, index) if examine else set()
     reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
     noted = record.moments[index] if record and functions.labeler else ()
     stops = sorted({*reports, *noted, *config.checkpoint.steps(stage.steps)})
     pace, longest = Pace(), min(feed.longest, functions.longest)
     while step < stage.steps:
-        steps = 1 if longest == 1 else processes.same(pace.steps)
+        steps = 1 if longest == 1 else processes.broadcast(pace.steps)
         last = min(step + steps, following(stops, step))
-        state, totals = functions.advance(state, totals, keys, feed.answers, feed.at(step), step, last)
+        state, totals = functions.advance(state, totals, keys, feed.predictions, feed.at(step), step, last)
         pace.follow(last - step, totals)
         step = last
         if step in reports:
@@ -168,8 +169,8 @@ def steps_of(
                 metrics |= examine(index, step, Trained(network, functions.predictor(state), program.layout))
             watch(index, step, metrics)
         if record and functions.labeler and step in noted:
-            record.note(index, step, labeling(functions.labeler, network, state, answers, program.layout))
-        between(Snapshot(index, step, state, totals, answers))
+            record.note(index, step, labeling(functions.labeler, network, state, predictions, program.layout))
+        between(Snapshot(index, step, state, totals, predictions))
     return state
 
 
@@ -177,11 +178,11 @@ def labeling(
     labeler: Labeler,
     network: Network,
     state: PyTree,
-    answers: loader.Answers | StoredAnswers | None,
+    predictions: StoredPredictions | None,
     layout: Layout,
 ) -> Labeling:
     """Show who labels now; all of it is the state's own, which the next steps take away."""
-    return Labeling(labeler, Trained(labeler.corrector or network, labeler.weights(state), layout), answers)
+    return Labeling(labeler, Trained(labeler.corrector or network, labeler.weights(state), layout), predictions)
 
 
 def borders(steps: int, every: int) -> set[int]:
@@ -211,7 +212,7 @@ def begin(
     functions: StageProgram,
     keys: Array,
     weights: Weights | None,
-    answers: Answers,
+    predictions: Predictions,
     data: Data,
     pretrained: Weights | None,
     resumed: Resumed | None,
@@ -219,15 +220,15 @@ def begin(
 ) -> tuple[PyTree, Metrics, int]:
     """Make a stage's state, totals and first step, or take those that were saved."""
     if resumed is None:
-        state = layout.settle(functions.init(keys, weights, answers, data, pretrained), leading=1)
-        return state, functions.zeros(state, keys, answers, data), 0
-    like = jax.eval_shape(functions.init, keys, weights, answers, data, pretrained)
-    shapes = like, jax.eval_shape(functions.zeros, like, keys, answers, data)
+        state = layout.reshard(functions.init(keys, weights, predictions, data, pretrained), leading=1)
+        return state, functions.zeros(state, keys, predictions, data), 0
+    like = jax.eval_shape(functions.init, keys, weights, predictions, data, pretrained)
+    shapes = like, jax.eval_shape(functions.zeros, like, keys, predictions, data)
     state, totals = resumed.restore(layout.placed(shapes, leading=1))
     return state, totals, resumed.step
 
 
-def answers_for(
+def predictions_for(
     config: Config,
     program: Program,
     stage: int,
@@ -237,23 +238,23 @@ def answers_for(
     datasets: Sequence[Dataset],
     folder: Path | None,
     counting: Counting,
-) -> loader.Answers | StoredAnswers:
+) -> StoredPredictions:
     """Have the stage before's network answer for the training set, on disk even if no one keeps the files.
 
-    A stage that was left in its middle has its answers there already, and the network is gone.
+    A stage that was left in its middle has its predictions there already, and the network is gone.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        stem = answers_stem(folder or Path(scratch), stage)
+        stem = predictions_stem(folder or Path(scratch), stage)
         if weights is None:
-            return distributions.stored(seeds, keep, stem, to_device=not datasets[0].from_files)
+            return stored_predictions.read(seeds, keep, stem, to_device=not datasets[0].from_files)
         network = program.networks[stage - 1]
         teacher = Teacher(config.stage_models[stage - 1], network, weights, config.augmentation, program.layout)
-        return distributions.answers(teacher, seeds, datasets, keep, stem, counting)
+        return stored_predictions.predict(teacher, seeds, datasets, keep, stem, counting)
 
 
-def answers_stem(folder: Path, stage: int) -> Path:
+def predictions_stem(folder: Path, stage: int) -> Path:
     """What the files are called that hold what a stage learns from."""
-    return folder / f"distributions-stage{stage - 1}"
+    return folder / f"predictions-stage{stage - 1}"
 
 
 def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell: Tell) -> Weights | None:

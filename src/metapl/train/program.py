@@ -24,20 +24,20 @@ from metapl.system.sharding import SINGLE, Layout
 from metapl.types import Array, Batch, Labeler, Metrics, Network, PyTree, Views, Weights
 from metapl.weights import starting_from
 
-Answers = loader.Answers | None
+Predictions = loader.PredictionsOnDevice | None
 Data = loader.Resident | loader.Piece  # a training set on the device, or the part of it that the next steps need
 
 
 class StageProgram(NamedTuple):
     """One stage's functions.
 
-    All that differs between seeds has a leading axis: states, totals, keys, a teacher's answers, and the data if each
-    seed has its own.
+    All that differs between seeds has a leading axis: states, totals, keys, a teacher's predictions, and the data
+    if each seed has its own.
     """
 
-    init: Any  # (keys, weights, answers, data, pretrained) -> state; fresh networks start from `pretrained`, if any
-    zeros: Any  # (state, keys, answers, data) -> totals of no steps
-    advance: Any  # (state, totals, keys, answers, data, first, last) -> (state, totals); the state is given away
+    init: Any  # (keys, weights, predictions, data, pretrained) -> state; fresh networks start from `pretrained`, if any
+    zeros: Any  # (state, keys, predictions, data) -> totals of no steps
+    advance: Any  # (state, totals, keys, predictions, data, first, last) -> (state, totals); the state is given away
     predictor: Callable[[PyTree], Weights]  # which of a state's weights are evaluated and handed on
     labeler: Labeler | None  # who gives the pseudo labels, where they change
     longest: int  # how many steps `advance` can do at a time
@@ -98,37 +98,41 @@ def stage_functions(
     def augment(batch: Batch, key: Array) -> Views:
         return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
 
-    def batch_at(data: Data, answers: Answers, order_key: Array, step: Array) -> Batch:
+    def batch_at(data: Data, predictions: Predictions, order_key: Array, step: Array) -> Batch:
         if isinstance(data, loader.Piece):
             return loader.batch_of(data, step)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
         sizes = stage.labeled_batch, stage.unlabeled_batch
-        return loader.batch(data, order_key, step, *sizes, answers, stage.labeled_sampling == "balanced")
+        return loader.batch(data, order_key, step, *sizes, predictions, stage.labeled_sampling == "balanced")
 
-    def init(key: Array, start: Weights | None, answers: Answers, data: Data, pretrained: Weights | None) -> PyTree:
+    def init(
+        key: Array, start: Weights | None, predictions: Predictions, data: Data, pretrained: Weights | None
+    ) -> PyTree:
         # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
-        first = augment(batch_at(data, answers, order_key, jnp.uint32(0)), view_key)
-        return layout.keep(algorithm.init(init_key, first, start))
+        first = augment(batch_at(data, predictions, order_key, jnp.uint32(0)), view_key)
+        return layout.constrain(algorithm.init(init_key, first, start))
 
-    def one_step(state: PyTree, key: Array, answers: Answers, data: Data, step: Array) -> tuple[PyTree, Metrics]:
+    def one_step(
+        state: PyTree, key: Array, predictions: Predictions, data: Data, step: Array
+    ) -> tuple[PyTree, Metrics]:
         _, order_key, step_key = jax.random.split(key, 3)
         view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
-        batch = batch_at(data, answers, order_key, step)
+        batch = batch_at(data, predictions, order_key, step)
         state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
         return state, score(metrics, batch.truth)
 
-    def zeros(state: PyTree, key: Array, answers: Answers, data: Data) -> Metrics:
-        _, metrics = jax.eval_shape(one_step, state, key, answers, data, jnp.uint32(0))
+    def zeros(state: PyTree, key: Array, predictions: Predictions, data: Data) -> Metrics:
+        _, metrics = jax.eval_shape(one_step, state, key, predictions, data, jnp.uint32(0))
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), metrics)
 
     def advance(
-        state: PyTree, totals: Metrics, key: Array, answers: Answers, data: Data, first: Array, last: Array
+        state: PyTree, totals: Metrics, key: Array, predictions: Predictions, data: Data, first: Array, last: Array
     ) -> tuple[PyTree, Metrics]:
         def sum_up(step: Array, carry: tuple[PyTree, Metrics]) -> tuple[PyTree, Metrics]:
-            state, metrics = one_step(carry[0], key, answers, data, step)
-            return layout.keep(state), layout.whole(jax.tree.map(jnp.add, carry[1], metrics))
+            state, metrics = one_step(carry[0], key, predictions, data, step)
+            return layout.constrain(state), layout.replicate(jax.tree.map(jnp.add, carry[1], metrics))
 
         if not network.loops:
             return sum_up(first, (state, totals))
@@ -138,14 +142,16 @@ def stage_functions(
     return StageProgram(
         jax.jit(layout(over_seeds(init, shared=shared + 1))),
         jax.jit(layout(over_seeds(zeros, shared=shared)), out_shardings=layout.everywhere),
-        jax.jit(layout(settled(over_seeds(advance, shared=shared + 2), layout)), donate_argnums=0),
+        jax.jit(layout(with_placement_kept(over_seeds(advance, shared=shared + 2), layout)), donate_argnums=0),
         algorithm.predictor,
         algorithm.labeler,
         longest=sys.maxsize if network.loops else 1,
     )
 
 
-def settled(steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout) -> Callable[..., tuple[PyTree, Metrics]]:
+def with_placement_kept(
+    steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout
+) -> Callable[..., tuple[PyTree, Metrics]]:
     """Have the state that steps give be where the one was that they took: else the next ones would be compiled anew.
 
     What comes out of a loop, the compiler places as it likes.
@@ -153,7 +159,7 @@ def settled(steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout) -> Cal
 
     def advance(*args: PyTree) -> tuple[PyTree, Metrics]:
         state, totals = steps(*args)
-        return layout.keep(state, leading=1), totals
+        return layout.constrain(state, leading=1), totals
 
     return advance
 

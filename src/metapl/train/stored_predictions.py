@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from metapl.augment.views import Augmentation, eval_view, is_picture
 from metapl.data.audit.selection import Rules, select
 from metapl.data.loading import loader
-from metapl.data.loading.feed import StoredAnswers
+from metapl.data.loading.feed import PredictionsOnDisk, StoredPredictions
 from metapl.data.loading.files_loader import in_turn
 from metapl.data.reading import probabilities
 from metapl.data.sources.dataset import Dataset
@@ -47,7 +47,7 @@ Counting = Callable[[str, int], Count]  # (what is counted, how many there will 
 
 
 class Teacher(NamedTuple):
-    """A trained network of each seed, and all else that its answers depend on."""
+    """A trained network of each seed, and all else that its predictions depend on."""
 
     model: ModelConfig
     network: Network
@@ -56,9 +56,9 @@ class Teacher(NamedTuple):
     layout: Layout = SINGLE
 
 
-def answers(
+def predict(
     teacher: Teacher, seeds: Sequence[int], datasets: Sequence[Dataset], keep: Keep, stem: Path, counting: Counting
-) -> loader.Answers | StoredAnswers:
+) -> StoredPredictions:
     """Ask each seed's network about its training set; the files are STEM-SEED.npy and STEM-SEED-labeled.npy."""
     answer = answer_function(teacher)
     for index, (seed, dataset) in enumerate(zip(seeds, datasets, strict=True)):
@@ -66,25 +66,25 @@ def answers(
         count = counting(f"distributions {path.stem}", len(dataset.unlabeled))
         precompute(labeled_path, teacher, index, dataset.labeled, answer)
         precompute(path, teacher, index, dataset.unlabeled, answer, count)
-    return stored(seeds, keep, stem, to_device=not datasets[0].from_files)
+    return read(seeds, keep, stem, to_device=not datasets[0].from_files)
 
 
-def stored(seeds: Sequence[int], keep: Keep, stem: Path, to_device: bool) -> loader.Answers | StoredAnswers:
-    """Read what the networks of these seeds have said; where pictures stay on disk, so do the answers of their seed."""
+def read(seeds: Sequence[int], keep: Keep, stem: Path, to_device: bool) -> StoredPredictions:
+    """Read the predictions for these seeds; where pictures stay on disk, so do they."""
     told = []
     for seed in seeds:
         path, labeled_path = _files(stem, seed)
         labeled, unlabeled = (np.load(file, mmap_mode="r", allow_pickle=False) for file in (labeled_path, path))
         told.append((labeled, unlabeled, kept_rows(path, keep, seed)))
     if not to_device:
-        return StoredAnswers(*told[0])
-    return loader.Answers(*jax.tree.map(lambda *parts: jnp.stack(parts), *told))
+        return PredictionsOnDisk(*told[0])
+    return loader.PredictionsOnDevice(*jax.tree.map(lambda *parts: jnp.stack(parts), *told))
 
 
-def checksum(answers: loader.Answers | StoredAnswers) -> str:
-    """Tell answers from others: a stage that has begun with these goes on with no others, wherever they are kept."""
+def checksum(predictions: StoredPredictions) -> str:
+    """CRC of the predictions: a stage that began with these must not go on with others."""
     value = 0
-    for leaf in jax.tree.leaves(answers):
+    for leaf in jax.tree.leaves(predictions):
         for block in blocks(np.asarray(leaf)):
             value = google_crc32c.extend(value, block.tobytes())
     return f"{value:08x}"
@@ -96,7 +96,7 @@ def files(seeds: Sequence[int], stem: Path) -> list[Path]:
 
 
 def _files(stem: Path, seed: int) -> tuple[Path, Path]:
-    """Where the answers about unlabelled and about labelled examples are."""
+    """Where the predictions about unlabelled and about labelled examples are."""
     return stem.with_name(f"{stem.name}-{seed}.npy"), stem.with_name(f"{stem.name}-{seed}-labeled.npy")
 
 
@@ -109,7 +109,7 @@ def answer_function(teacher: Teacher) -> Answer:
         params, stats = jax.tree.map(lambda leaf: leaf[index] if len(leaf) > 1 else leaf[0], weights)
         seen = as_networks_see(view(by_examples(examples)))
         logits, _ = teacher.network.apply(params, stats, seen, train=False)
-        return teacher.layout.whole(jax.nn.softmax(logits.astype(jnp.float32)).astype(jnp.float16))
+        return teacher.layout.replicate(jax.nn.softmax(logits.astype(jnp.float32)).astype(jnp.float16))
 
     return jax.jit(teacher.layout(answer))
 
@@ -122,9 +122,9 @@ def precompute(
     answer: Answer,
     count: Count = lambda rows: None,
 ) -> Stored:
-    """Compute what is not on disk yet of one seed's answers, and map the file into memory: [N, C]."""
+    """Compute what is not on disk yet of one seed's predictions, and map the file into memory: [N, C]."""
     origin, classes = origin_of(teacher, index, examples), _classes(teacher, examples)
-    if processes.agreed(path.exists):
+    if processes.leader_decides(path.exists):
         _refuse_another(path, origin)
         count(len(examples))
     else:
@@ -161,13 +161,13 @@ def _compute(
     """Fill the file batch by batch, from where it was left; of several processes all answer, and one writes."""
     partial = path.with_name(path.name + ".partial")
     shape = len(examples), classes
-    first = processes.agreed(lambda: _rows_done(path, partial, origin, shape))
+    first = processes.leader_decides(lambda: _rows_done(path, partial, origin, shape))
     count(first)
-    rows = np.load(partial, mmap_mode="r+") if first and processes.leads() else None
+    rows = np.load(partial, mmap_mode="r+") if first and processes.is_leader() else None
     first -= first % size  # left by a program with another size, rows between may be answered twice
     for start, asked in zip(range(first, len(examples), size), in_turn(examples, size, first), strict=True):
         end, some = start + len(asked), answer(asked)
-        if processes.leads():
+        if processes.is_leader():
             if rows is None:
                 _note(path, origin, 0)
                 rows = np.lib.format.open_memmap(partial, "w+", np.float16, shape)
@@ -175,7 +175,7 @@ def _compute(
             rows.flush()  # rows first, then the note that they are there: a crash between the two costs one batch
             _note(path, origin, end)
         count(end)
-    processes.agreed(lambda: str(partial.replace(path)))
+    processes.leader_decides(lambda: str(partial.replace(path)))
 
 
 def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
@@ -203,7 +203,7 @@ def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
 
 
 def origin_of(teacher: Teacher, index: int, examples: Examples) -> Origin:
-    """All that the answers are a function of, as a note that two equal files share."""
+    """All that the predictions are a function of, as a note that two equal files share."""
     weights = hashlib.sha256()
     for place, leaf in jax.tree_util.tree_leaves_with_path(teacher.weights):
         weights.update(f"{jax.tree_util.keystr(place)} {leaf.dtype} {leaf.shape[1:]}\n".encode())
@@ -255,9 +255,9 @@ def _refuse_another(path: Path, origin: Origin) -> int:
         if not 0 <= rows <= origin["rows"]:
             raise ValueError(rows)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise ConfigError(f"{path}: nothing beside it says whose answers it holds; move it away") from None
+        raise ConfigError(f"{path}: nothing beside it says whose predictions it holds; move it away") from None
     if not same:
-        raise ConfigError(f"{path} holds another network's answers, or answers to other examples; move it away")
+        raise ConfigError(f"{path} holds another network's predictions, or predictions to other examples; move it away")
     return rows
 
 

@@ -13,8 +13,7 @@ from metapl.data.audit import table as audit_table
 from metapl.data.audit.audit import Audit, Check, audit, to_dict, write
 from metapl.data.audit.survey import CHUNK, survey
 from metapl.data.sources.source import Source
-
-from .pictures import files, in_memory, noise, save, source
+from tests.data.pictures import files, in_memory, noise, save, source
 
 
 def run(examined: Source, check: Check = Check()) -> Audit:  # noqa: B008

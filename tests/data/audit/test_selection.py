@@ -15,8 +15,7 @@ from metapl.data.audit.leave_out import Hashed, LeaveOut
 from metapl.data.audit.selection import Rules
 from metapl.data.reading import probabilities
 from metapl.schema import ConfigError
-
-from .pictures import in_memory
+from tests.data.pictures import in_memory
 
 
 def some_probabilities(rows: int, classes: int, seed: int = 0, levels: int = 1000) -> NDArray[np.float32]:

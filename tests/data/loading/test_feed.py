@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from metapl.data.loading import feed, loader
-from metapl.data.loading.feed import StoredAnswers
+from metapl.data.loading.feed import PredictionsOnDisk
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import OnDisk, Reading
 from metapl.data.sources.source import Files
-
-from .pictures import noise, save
+from tests.data.pictures import noise, save
 
 KEY = jax.random.key(7)
 STEPS = 6
@@ -35,26 +34,28 @@ def resident(on_disk: Dataset) -> loader.Resident:
     return loader.resident(on_disk._replace(labeled=on_disk.labeled[:], unlabeled=on_disk.unlabeled[:]))
 
 
-def stored(rows: list[int] | None) -> StoredAnswers:
+def stored(rows: list[int] | None) -> PredictionsOnDisk:
     draw = np.random.default_rng(0)
     told = (draw.dirichlet(np.ones(3), count).astype(np.float16) for count in (7, 13))
-    return StoredAnswers(*told, None if rows is None else np.array(rows, np.int32))
+    return PredictionsOnDisk(*told, None if rows is None else np.array(rows, np.int32))
 
 
 @pytest.mark.parametrize(
-    ("sizes", "answers", "first"),
+    ("sizes", "predictions", "first"),
     [((3, 5), None, 0), ((7, 30), None, 4), ((2, 3), stored(None), 1), ((4, 4), stored([9, 2, 2, 11, 5]), 3)],
 )
 def test_files_and_the_device_give_the_same_batches(
     on_disk: Dataset,
     resident: loader.Resident,
     sizes: tuple[int, int],
-    answers: StoredAnswers | None,
+    predictions: PredictionsOnDisk | None,
     first: int,
 ) -> None:
     """Batches that are small and that hold several epochs, all rows and chosen ones, from the start and from later."""
-    expected_answers = answers and loader.Answers(*(part if part is None else jnp.asarray(part) for part in answers))
-    with feed.from_files(on_disk, KEY, sizes, STEPS, first, answers) as read:
+    expected_answers = predictions and loader.PredictionsOnDevice(
+        *(part if part is None else jnp.asarray(part) for part in predictions)
+    )
+    with feed.from_files(on_disk, KEY, sizes, STEPS, first, predictions) as read:
         assert read.longest == 1
         for step in range(first, STEPS):
             found = read.at(step)

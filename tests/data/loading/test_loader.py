@@ -82,20 +82,21 @@ def test_a_fixed_networks_answers_come_with_their_examples():
     data = resident(10, 50)
     stored = jax.nn.softmax(jax.random.normal(jax.random.key(0), (60, 4))).astype(jnp.float16)
     labeled, unlabeled = stored[:10], stored[10:]
-    batch = loader.batch(data, jax.random.key(1), jnp.asarray(5), 7, 3, loader.Answers(labeled, unlabeled))
+    batch = loader.batch(data, jax.random.key(1), jnp.asarray(5), 7, 3, loader.PredictionsOnDevice(labeled, unlabeled))
     plain = loader.batch(data, jax.random.key(1), jnp.asarray(5), 7, 3)
     np.testing.assert_array_equal(batch.unlabeled, plain.unlabeled)
-    np.testing.assert_allclose(batch.labeled_distributions, labeled[batch.labeled], atol=1e-3)
-    np.testing.assert_allclose(batch.distributions, unlabeled[batch.unlabeled - 1000], atol=1e-3)
-    np.testing.assert_allclose(batch.distributions.sum(-1), 1, atol=1e-6)
-    assert plain.distributions is None
+    np.testing.assert_allclose(batch.labeled_predictions, labeled[batch.labeled], atol=1e-3)
+    np.testing.assert_allclose(batch.predictions, unlabeled[batch.unlabeled - 1000], atol=1e-3)
+    np.testing.assert_allclose(batch.predictions.sum(-1), 1, atol=1e-6)
+    assert plain.predictions is None
 
 
 def test_batches_are_drawn_from_the_kept_rows_copies_included():
     rows = jnp.array([7, 7, 7, 30, 41, 49], jnp.int32)
-    answers = loader.Answers(jnp.full((10, 2), 0.5), jnp.full((50, 2), 0.5), rows)
+    predictions = loader.PredictionsOnDevice(jnp.full((10, 2), 0.5), jnp.full((50, 2), 0.5), rows)
     drawn = [
-        loader.batch(resident(10, 50), jax.random.key(1), jnp.asarray(step), 5, 3, answers).unlabeled for step in (0, 1)
+        loader.batch(resident(10, 50), jax.random.key(1), jnp.asarray(step), 5, 3, predictions).unlabeled
+        for step in (0, 1)
     ]
     assert sorted(np.concatenate(drawn).tolist()) == [1007, 1007, 1007, 1030, 1041, 1049]
 

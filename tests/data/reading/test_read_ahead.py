@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from metapl.data.reading.decode import BadImage
-from metapl.data.reading.found import Found
+from metapl.data.reading.find_pictures import FoundPicture
 from metapl.data.reading.read_ahead import read_ahead
 
 
 def places(count: int):
-    return (Found(Path(str(i))) for i in range(count))
+    return (FoundPicture(Path(str(i))) for i in range(count))
 
 
 def test_the_order_stays_whoever_is_done_first():
@@ -30,7 +30,7 @@ def test_a_bad_file_is_told_of_in_its_place():
             raise BadImage("1", "broken")
         return np.zeros((1, 1, 3), np.uint8)
 
-    found = list(read_ahead([*places(3), Found(Path("x"), "not there")], read, 2, 4))
+    found = list(read_ahead([*places(3), FoundPicture(Path("x"), "not there")], read, 2, 4))
     assert [one.problem for one in found] == ["", "broken", "", "not there"]
     assert [one.picture is None for one in found] == [False, True, False, True]
 

@@ -17,8 +17,7 @@ from metapl.schema import ConfigError
 from metapl.web.serve import examples, model
 from metapl.web.serve.examples import Examples, collect, evenly, to_length_1
 from metapl.web.serve.model import Served, accuracy, facts
-
-from . import small_run
+from tests import small_run
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ from metapl.evaluate import predictor as predictors
 from metapl.web.serve.examples import collect
 from metapl.web.serve.model import Served, facts
 from metapl.web.server import Limits, Server
-
-from . import small_run
+from tests import small_run
 
 ANSWERED = "document.querySelectorAll('.bars li').length"
 FAILED = "!document.querySelector('#error').hidden"

@@ -9,8 +9,7 @@ from metapl.report.blocks import Progress
 from metapl.system.lock import locked
 from metapl.web.watch import following as module
 from metapl.web.watch.following import Following
-
-from ..report.some_runs import finish, line, make, settings
+from tests.report.some_runs import finish, line, make, settings
 
 
 class Clock:

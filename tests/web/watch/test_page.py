@@ -10,8 +10,7 @@ from metapl.web.server import Limits, Server
 from metapl.web.watch import following
 from metapl.web.watch.following import Following
 from metapl.web.watch.handler import Handler
-
-from ..report.some_runs import finish, line, make, settings
+from tests.report.some_runs import finish, line, make, settings
 
 CURVE = "document.querySelector('#run-2 figure path.c0').getAttribute('d')"
 PLACE = "window.marked.getBoundingClientRect().top"  # in the window: lines above may have come or gone

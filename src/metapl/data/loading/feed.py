@@ -22,25 +22,28 @@ from metapl.system.sharding import SINGLE, Layout
 from metapl.types import Array, Batch
 
 
-class StoredAnswers(NamedTuple):
+class PredictionsOnDisk(NamedTuple):
     """What a fixed network says of a training set, on disk: only the rows of a batch are read."""
 
     labeled: NDArray[np.float16]  # [L, C]
     unlabeled: NDArray[np.float16]  # [N, C]
-    rows: NDArray[np.int32] | None = None  # as in `loader.Answers`
+    rows: NDArray[np.int32] | None = None  # as in `loader.PredictionsOnDevice`
+
+
+StoredPredictions = loader.PredictionsOnDevice | PredictionsOnDisk
 
 
 class Feed(NamedTuple):
     """What the loop gives to the device for the next steps."""
 
     at: Callable[[int], loader.Resident | loader.Piece]  # (step) -> all the data, or that step's batch
-    answers: loader.Answers | None  # those on the device; batches from files bring their own
+    predictions: loader.PredictionsOnDevice | None  # those on the device; batches from files bring their own
     longest: int  # how many steps can be done with what `at` gives
 
 
-def resident(data: loader.Resident, answers: loader.Answers | None) -> Feed:
+def resident(data: loader.Resident, predictions: loader.PredictionsOnDevice | None) -> Feed:
     """Data on the device, from which every batch can be gathered."""
-    return Feed(lambda step: data, answers, longest=sys.maxsize)
+    return Feed(lambda step: data, predictions, longest=sys.maxsize)
 
 
 @contextmanager
@@ -50,7 +53,7 @@ def from_files(
     sizes: tuple[int, int],
     steps: int,
     first: int = 0,
-    answers: StoredAnswers | None = None,
+    predictions: PredictionsOnDisk | None = None,
     labeled_alone: bool = False,
     balanced: bool = False,
     layout: Layout = SINGLE,
@@ -60,7 +63,7 @@ def from_files(
     For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place. Of several
     processes, each reads the rows that its devices need.
     """
-    with closing(batches(dataset, key, sizes, steps, first, answers, labeled_alone, balanced, layout)) as read:
+    with closing(batches(dataset, key, sizes, steps, first, predictions, labeled_alone, balanced, layout)) as read:
         yield Feed(_InTurn(read, first).at, None, longest=1)
 
 
@@ -70,7 +73,7 @@ def batches(
     sizes: tuple[int, int],
     steps: int,
     first: int,
-    answers: StoredAnswers | None,
+    predictions: PredictionsOnDisk | None,
     labeled_alone: bool,
     balanced: bool,
     layout: Layout,
@@ -79,7 +82,7 @@ def batches(
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
     assert isinstance(labeled, OnDisk)
     assert isinstance(unlabeled, OnDisk)
-    rows = None if answers is None else answers.rows
+    rows = None if predictions is None else predictions.rows
     own_key, other_key = (np.asarray(jax.random.bits(part, (shuffle.ROUNDS,))) for part in jax.random.split(key))
     equal = order.balanced(dataset.labels) if balanced else None
     own = order.Shuffled(own_key, sizes[0], len(labeled) if equal is None else len(equal), equal)
@@ -96,9 +99,9 @@ def batches(
             return loader.Piece(found, step)
         if dataset.truth is not None:
             found = found._replace(truth=put(dataset.truth[other], 1))
-        if answers is not None:
-            told = put(answers.labeled[chosen], 0), put(answers.unlabeled[other], 1)
-            found = found._replace(labeled_distributions=told[0], distributions=told[1])
+        if predictions is not None:
+            told = put(predictions.labeled[chosen], 0), put(predictions.unlabeled[other], 1)
+            found = found._replace(labeled_predictions=told[0], predictions=told[1])
         return loader.Piece(found, step)
 
     def put(rows: NDArray[np.generic], stream: int) -> Array:

@@ -27,11 +27,11 @@ class Resident(NamedTuple):
 class Piece(NamedTuple):
     """The batches of some steps, read from files."""
 
-    batches: Batch  # [K, ...] each; answers are as they are stored
+    batches: Batch  # [K, ...] each; predictions are as they are stored
     first: Array | int  # the first batch's step
 
 
-class Answers(NamedTuple):
+class PredictionsOnDevice(NamedTuple):
     """What a fixed network says of a training set, on the device."""
 
     labeled: Array  # [L, C] float16
@@ -58,7 +58,7 @@ def batch(
     step: Array,
     labeled_size: int,
     unlabeled_size: int,
-    answers: Answers | None = None,
+    predictions: PredictionsOnDevice | None = None,
     balanced: bool = False,
 ) -> Batch:
     """Gather the batch of one step; the labelled and the unlabelled stream have orders of their own."""
@@ -66,15 +66,15 @@ def batch(
     own = data.balanced if balanced else None
     chosen = epoch_indices(labeled_key, step, labeled_size, len(data.labels if own is None else own))
     chosen = chosen if own is None else own[chosen]
-    rows = answers.rows if answers is not None else None
+    rows = predictions.rows if predictions is not None else None
     others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled if rows is None else rows))
     others = others if rows is None else rows[others]
     found = Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others])
     if data.truth is not None:
         found = found._replace(truth=data.truth[others])
-    if answers is not None:
-        told = _exact(answers.labeled[chosen]), _exact(answers.unlabeled[others])
-        found = found._replace(labeled_distributions=told[0], distributions=told[1])
+    if predictions is not None:
+        told = _exact(predictions.labeled[chosen]), _exact(predictions.unlabeled[others])
+        found = found._replace(labeled_predictions=told[0], predictions=told[1])
     return found
 
 
@@ -85,10 +85,10 @@ def batch_of(piece: Piece, step: Array) -> Batch:
     for data on the device, and none that computes what follows before the loop, rounding otherwise.
     """
     found: Batch = jax.tree.map(lambda leaf: leaf[step - piece.first], piece.batches)
-    if found.labeled_distributions is None or found.distributions is None:
+    if found.labeled_predictions is None or found.predictions is None:
         return found
-    told = _exact(found.labeled_distributions), _exact(found.distributions)
-    return found._replace(labeled_distributions=told[0], distributions=told[1])
+    told = _exact(found.labeled_predictions), _exact(found.predictions)
+    return found._replace(labeled_predictions=told[0], predictions=told[1])
 
 
 def _exact(stored: Array) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.data.reading.decode import BadImage
-from metapl.data.reading.found import Found
+from metapl.data.reading.find_pictures import FoundPicture
 
 
 class Read(NamedTuple):
@@ -23,11 +23,11 @@ class Read(NamedTuple):
 
 
 def read_ahead(
-    places: Iterable[Found], read: Callable[[Path], NDArray[np.uint8]], threads: int, ahead: int
+    places: Iterable[FoundPicture], read: Callable[[Path], NDArray[np.uint8]], threads: int, ahead: int
 ) -> Generator[Read]:
     """Yield what is in each place, in turn, while threads read up to `ahead` places further."""
 
-    def attempt(found: Found) -> Read:
+    def attempt(found: FoundPicture) -> Read:
         if found.problem:
             return Read(found.path, None, found.problem)
         try:

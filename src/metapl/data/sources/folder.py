@@ -14,7 +14,7 @@ import numpy as np
 from metapl.data.reading import files
 from metapl.data.reading.decode import DataError
 from metapl.data.reading.files import Folders
-from metapl.data.reading.found import is_picture, walk
+from metapl.data.reading.find_pictures import is_picture, walk
 from metapl.data.sources.source import Files, Part, PictureConfig, Source, unlabeled_labels
 
 

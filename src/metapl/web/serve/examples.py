@@ -22,7 +22,7 @@ from metapl.data.reading.files import Folders
 from metapl.data.sources.on_disk import read
 from metapl.data.sources.source import Images, PictureConfig
 from metapl.evaluate.predictor import Pictures, Predictor
-from metapl.runs.folder import ENVIRONMENT, SPLIT
+from metapl.runs.run_folder import ENVIRONMENT, SPLIT
 from metapl.schema import ConfigError
 
 SHOWN_SIDE = 128  # pixels of the longer side of what a page shows

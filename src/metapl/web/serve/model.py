@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from metapl.evaluate.predictor import Predictor
-from metapl.runs.folder import RESULT
+from metapl.runs.run_folder import RESULT
 from metapl.schema import ConfigError
 from metapl.web.serve.examples import Examples
 

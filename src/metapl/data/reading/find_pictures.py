@@ -12,14 +12,14 @@ from typing import NamedTuple
 from metapl.data.reading.decode import SUFFIXES
 
 
-class Found(NamedTuple):
+class FoundPicture(NamedTuple):
     """A picture to be read, or a place where none can be."""
 
     path: Path
     problem: str = ""
 
 
-def find(words: Iterable[str]) -> Iterator[Found]:
+def find(words: Iterable[str]) -> Iterator[FoundPicture]:
     """Yield the pictures that the words name, in their order; a file of just that name comes before a pattern.
 
     A file that is named is taken for a picture whatever it is called; below a folder its suffix decides.
@@ -28,11 +28,11 @@ def find(words: Iterable[str]) -> Iterator[Found]:
         yield from _at(Path(word)) if os.path.lexists(word) or not glob.has_magic(word) else _matching(word)
 
 
-def _matching(pattern: str) -> Iterator[Found]:
+def _matching(pattern: str) -> Iterator[FoundPicture]:
     """What a pattern matches, in order; photos/**/* matches folders and what is in them, but names each file once."""
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
-        yield Found(Path(pattern), "nothing matches this pattern")
+        yield FoundPicture(Path(pattern), "nothing matches this pattern")
     suffix = os.path.splitext(pattern)[1]
     named = bool(suffix) and not glob.has_magic(suffix)
     walked: set[Path] = set()
@@ -44,20 +44,20 @@ def _matching(pattern: str) -> Iterator[Found]:
         yield from _at(path, named)
 
 
-def _at(path: Path, named: bool = True) -> Iterator[Found]:
+def _at(path: Path, named: bool = True) -> Iterator[FoundPicture]:
     if not path.is_dir():
         if named or is_picture(path.name):
-            yield Found(path)
+            yield FoundPicture(path)
         return
     empty = True
     for found in walk(path):
         empty = False
         yield found
     if empty:
-        yield Found(path, f"the folder has no pictures ({', '.join(sorted(SUFFIXES))})")
+        yield FoundPicture(path, f"the folder has no pictures ({', '.join(sorted(SUFFIXES))})")
 
 
-def walk(place: Path) -> Iterator[Found]:
+def walk(place: Path) -> Iterator[FoundPicture]:
     """Every picture below a folder, in the order of their paths as texts; hidden ones are left out.
 
     The order is that of sorting all paths, one folder at a time: a folder's slash counts as a letter of its name.
@@ -74,12 +74,12 @@ class _Walk(NamedTuple):
     entered: set[str]  # folders elsewhere, by their real names
 
 
-def _below(place: Path, walk: _Walk) -> Iterator[Found]:
+def _below(place: Path, walk: _Walk) -> Iterator[FoundPicture]:
     try:
         with os.scandir(place) as entries:
             known = sorted((entry.name + "/" * entry.is_dir(), entry.is_symlink()) for entry in entries)
     except OSError as error:
-        yield Found(place, error.strerror or str(error))
+        yield FoundPicture(place, error.strerror or str(error))
         return
     for name, linked in known:
         if name.startswith("."):
@@ -87,21 +87,21 @@ def _below(place: Path, walk: _Walk) -> Iterator[Found]:
         if name.endswith("/"):
             yield from _linked(place / name, walk) if linked else _below_once(place / name, walk)
         elif is_picture(name):
-            yield Found(place / name)
+            yield FoundPicture(place / name)
         elif linked and not os.path.exists(place / name):
-            yield Found(place / name, "a link to something that is not there")
+            yield FoundPicture(place / name, "a link to something that is not there")
 
 
-def _linked(place: Path, walk: _Walk) -> Iterator[Found]:
+def _linked(place: Path, walk: _Walk) -> Iterator[FoundPicture]:
     """What a link leads to, unless the walk comes there by itself."""
     target = Path(os.path.realpath(place))
     if walk.start.is_relative_to(target):
-        yield Found(place, "a link to a folder that it lies in")
+        yield FoundPicture(place, "a link to a folder that it lies in")
     elif not target.is_relative_to(walk.start):
         yield from _below_once(place, walk)
 
 
-def _below_once(place: Path, walk: _Walk) -> Iterator[Found]:
+def _below_once(place: Path, walk: _Walk) -> Iterator[FoundPicture]:
     real = os.path.realpath(place)
     if not Path(real).is_relative_to(walk.start):
         if real in walk.entered:

@@ -8,8 +8,8 @@ import numpy as np
 from rich.console import Console
 
 from metapl.config import Config, Stage
-from metapl.runs import log as runlog
-from metapl.runs.log import Reports, examples_per_step
+from metapl.runs import runlog
+from metapl.runs.runlog import Reports, examples_per_step
 from metapl.scores import HISTOGRAM
 
 CONFIG = Config(stages=(Stage(steps=10, labeled_batch=6, unlabeled_batch=64), Stage(steps=20)))

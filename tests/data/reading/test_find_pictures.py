@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metapl.data.reading.found import Found, find, walk
+from metapl.data.reading.find_pictures import FoundPicture, find, walk
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_file_of_just_that_name_comes_before_a_pattern(place):
 
 def test_what_is_not_there_is_told_in_its_place(place):
     Path("empty").mkdir()
-    assert list(find(["nothere.png"])) == [Found(Path("nothere.png"))]
+    assert list(find(["nothere.png"])) == [FoundPicture(Path("nothere.png"))]
     assert [found.problem for found in find(["no*match", "a.png"])] == ["nothing matches this pattern", ""]
     assert "has no pictures" in next(find(["empty"])).problem
 
@@ -54,7 +54,10 @@ def test_links_to_folders_are_followed(place):
     Path("a/linked").symlink_to("../far", target_is_directory=True)
     Path("a/linked.png").symlink_to("1.png")
     assert names("a") == ["a/1.png", "a/b/2.JPG", "a/linked.png", "a/linked/x/9.png", "a/linked/y.png"]
-    assert list(walk(Path("a/linked"))) == [Found(Path("a/linked/x/9.png")), Found(Path("a/linked/y.png"))]
+    assert list(walk(Path("a/linked"))) == [
+        FoundPicture(Path("a/linked/x/9.png")),
+        FoundPicture(Path("a/linked/y.png")),
+    ]
 
 
 def test_no_picture_is_named_twice_for_a_link(place):
@@ -72,7 +75,7 @@ def test_no_picture_is_named_twice_for_a_link(place):
 @pytest.mark.parametrize("target", [".", "..", "b/.."])
 def test_a_link_to_where_it_lies_is_told(place, target):
     Path("a/again").symlink_to(target, target_is_directory=True)
-    assert list(find(["a"]))[1] == Found(Path("a/again"), "a link to a folder that it lies in")
+    assert list(find(["a"]))[1] == FoundPicture(Path("a/again"), "a link to a folder that it lies in")
 
 
 def test_a_link_to_nothing_is_told(place):
@@ -89,7 +92,7 @@ def test_a_folder_that_may_not_be_read_is_told(place, monkeypatch):
         return real(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    assert [found for found in find(["a"]) if found.problem] == [Found(Path("a/b"), "Permission denied")]
+    assert [found for found in find(["a"]) if found.problem] == [FoundPicture(Path("a/b"), "Permission denied")]
 
 
 @settings(max_examples=20, deadline=None)

@@ -23,7 +23,7 @@ from metapl.data.sources.dataset import Dataset
 from metapl.data.splits.manifest import check_manifest
 from metapl.schema import ConfigError
 from metapl.system import folders, runtime
-from metapl.system.disk import put, telling
+from metapl.system.disk import explaining_disk_errors, write_atomically
 
 CONFIG, SPLIT, ENVIRONMENT, RESULT = "config.toml", "split.json", "environment.json", "result.json"
 # With any of these changed it would be another run.
@@ -66,11 +66,11 @@ def write(out: Path, begun: Begun, manifest: Mapping[str, Any] | None) -> None:
         "init_from_sha256": _sha256_of_file(begun.config.init_from),
         **runtime.describe(),
     }
-    with telling(out):
-        put(out / ENVIRONMENT, _json(environment | {"checksum": _checksum(environment)}))
+    with explaining_disk_errors(out):
+        write_atomically(out / ENVIRONMENT, _json(environment | {"checksum": _checksum(environment)}))
         if manifest is not None:
-            put(out / SPLIT, _json(manifest))
-        put(out / CONFIG, text.encode())
+            write_atomically(out / SPLIT, _json(manifest))
+        write_atomically(out / CONFIG, text.encode())
 
 
 def read(run: Path) -> tuple[Begun, list[str]]:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from metapl import config as configs
 from metapl.data import pictures
-from metapl.runs import folder as rundir
-from metapl.runs.folder import Begun
+from metapl.runs import run_folder
+from metapl.runs.run_folder import Begun
 from metapl.weights import Example
-
-from ..data.pictures import noise, save
-from ..tiny_run import make_run
+from tests.data.pictures import noise, save
+from tests.tiny_run import make_run
 
 CLASSES = ('<script>alert(1)</script> "x" ñ', "a name that is rather long and has no end in sight", "cat", "d'og & 三")
 EACH = 3  # labelled pictures of each class
@@ -34,7 +33,7 @@ def make(place: Path) -> Path:
     config = configs.parse(SETTINGS, "test")
     dataset = pictures.load(config.data, [place / "data"])
     run = make_run(place / "run", SETTINGS, dataset.class_names, Example((8, 8, 3), "uint8"))
-    rundir.write(run, Begun(config, (0,), 1, [place / "data"]), dataset.manifest)
+    run_folder.write(run, Begun(config, (0,), 1, [place / "data"]), dataset.manifest)
     (run / "result.json").write_text(json.dumps({"final": {"accuracy": {"seeds": {"0": ACCURACY}}}}))
     return run
 
