@@ -30,12 +30,12 @@ from metapl.config import Config
 from metapl.data.sources.dataset import Dataset
 from metapl.guards.say import guarding
 from metapl.runs import journal, runlog
-from metapl.runs.run import noting
 from metapl.runs.saver import Progress, Saver
+from metapl.runs.work import noting
 from metapl.system import runtime
 from metapl.system.signals import Stop
 from metapl.train.feeding import to_device
-from metapl.train.loop import Snapshot, train
+from metapl.train.loop import Hooks, Snapshot, train
 from metapl.train.program import Program, prepare
 
 WRN = """
@@ -92,7 +92,6 @@ def whole(config: Config, program: Program, datasets: list[Dataset]) -> Measured
         guards = guarding(runlog.keeper(config, [0], datasets[0]), print)
         reports = screen.watch("loop", config, 0, [noting(lines, config, [0]), guards])
         saver = Saver(run, config, Progress(), lines, Stop(), print)
-        saver.flush = reports.flush
 
         def between(snapshot: Snapshot) -> None:
             nonlocal saving
@@ -101,10 +100,10 @@ def whole(config: Config, program: Program, datasets: list[Dataset]) -> Measured
             if not begins:
                 begins.append((time.perf_counter(), time.process_time()))
             begin = time.perf_counter()
-            saver.between(snapshot)
+            saver.between(snapshot, reports.flush)
             saving += time.perf_counter() - begin
 
-        train(config, [0], datasets, reports, program=program, between=between)
+        train(config, [0], datasets, Hooks(reports, between=between), program)
         begin = time.perf_counter()
         saver.close()
         lines.close()

@@ -67,7 +67,7 @@ def held(config: Config) -> dict[str, int]:
         if snapshot.stage == 1:
             living = sum(array.nbytes for array in jax.live_arrays())
 
-    train.train(config, [0], [noise()], between=between)
+    train.train(config, [0], [noise()], train.Hooks(between=between))
     return {"living": living, "rss": runtime.peak_rss_bytes()}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from metapl import config as configs
 from metapl.data import pictures
 from metapl.runs import run_folder
-from metapl.runs.run_folder import Begun
+from metapl.runs.run_folder import RunSettings
 from metapl.weights import Example
 from tests.data.pictures import noise, save
 from tests.tiny_run import make_run
@@ -33,7 +33,7 @@ def make(place: Path) -> Path:
     config = configs.parse(SETTINGS, "test")
     dataset = pictures.load(config.data, [place / "data"])
     run = make_run(place / "run", SETTINGS, dataset.class_names, Example((8, 8, 3), "uint8"))
-    run_folder.write(run, Begun(config, (0,), 1, [place / "data"]), dataset.manifest)
+    run_folder.write(run, RunSettings(config, (0,), 1, [place / "data"]), dataset.manifest)
     (run / "result.json").write_text(json.dumps({"final": {"accuracy": {"seeds": {"0": ACCURACY}}}}))
     return run
 

@@ -27,7 +27,7 @@ from metapl.report import moons_film, moons_page, moons_panels, two_moons
 from metapl.runs import runlog
 from metapl.system import runtime
 from metapl.system.disk import explaining_disk_errors, write_atomically
-from metapl.train.loop import Trained, train
+from metapl.train.loop import Hooks, Trained, train
 from metapl.train.program import prepare
 from metapl.types import Metrics
 
@@ -134,7 +134,8 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
                 watch(stage, done, metrics)
 
             start = time.monotonic()
-            trained = train(config, seeds, datasets, watch_until_stopped, program=program, between=camera.between)
+            hooks = Hooks(watch_until_stopped, between=camera.between)
+            trained = train(config, seeds, datasets, hooks, program)
             accuracies = held_out.accuracies(trained, config.augmentation, datasets)
             seconds = time.monotonic() - start
             course = moons_film.course(trained, camera.frames, config.augmentation, datasets)

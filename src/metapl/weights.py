@@ -26,6 +26,14 @@ HEAD = "params/head/"
 LARGEST_SIDE = 1 << 16  # of an example; what claims more is damaged, and would ask for all memory
 
 
+class WeightsError(ConfigError):
+    """A file whose weights cannot be used."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(f"init_from: {problem}")
+        self.problem = problem  # the sentence, for files that no setting names
+
+
 class Loaded(NamedTuple):
     """What a file gave."""
 
@@ -136,12 +144,12 @@ def _flat(weights: Weights) -> dict[str, Any]:
 
 def _read(path: Path) -> Tensors:
     if not path.is_file():
-        raise ConfigError(f"init_from: {path} is not a file")
+        raise WeightsError(f"{path} is not a file")
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
-        raise ConfigError(f"init_from: {path} cannot be read as a safetensors file: {error}") from None
+        raise WeightsError(f"{path} cannot be read as a safetensors file: {error}") from None
 
 
 def _leave_out_the_head(tensors: Tensors, shapes: dict[str, tuple[int, ...]], path: Path) -> str:
@@ -171,7 +179,7 @@ def _refuse_what_does_not_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, 
     }
     said = [f"{len(names)} {kind} ({_first(names)})" for kind, names in kinds.items() if names]
     if said:
-        raise ConfigError(f"init_from: {path} does not fit the model: {'; '.join(said)}")
+        raise WeightsError(f"{path} does not fit the model: {'; '.join(said)}")
 
 
 def _first(names: Sequence[str]) -> str:
@@ -180,9 +188,9 @@ def _first(names: Sequence[str]) -> str:
 
 def _as_float32(tensor: Any, name: str, path: Path) -> Any:
     if not jnp.issubdtype(tensor.dtype, jnp.floating):
-        raise ConfigError(f"init_from: {path} has {tensor.dtype} numbers in {name}, which are no weights")
+        raise WeightsError(f"{path} has {tensor.dtype} numbers in {name}, which are no weights")
     with np.errstate(over="ignore"):
         value = tensor.astype(np.float32)
     if not np.isfinite(value).all():
-        raise ConfigError(f"init_from: {path} has numbers in {name} that are not finite")
+        raise WeightsError(f"{path} has numbers in {name} that are not finite")
     return value

@@ -158,7 +158,7 @@ def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypa
     monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
     seen = []
     monkeypatch.setattr(
-        "metapl.runs.run.run",
+        "metapl.runs.start.start_run",
         lambda config, seeds, at_once, folders, out, console: (out / "x").touch() or seen.append(out),
     )
     for _ in range(2):

@@ -21,7 +21,7 @@ from metapl.evaluate import held_out
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.scores import over_known, score
-from metapl.train.loop import train
+from metapl.train.loop import Hooks, train
 from metapl.types import PSEUDO_LABELS, Views
 
 METHODS = sorted(algorithms.METHODS, key=lambda kind: kind.name)
@@ -130,7 +130,7 @@ def test_it_learns_digits_beyond_chance(kind):
     )
     datasets = data.load(config.data, [0], ())
     told = []
-    trained = train(config, [0], datasets, watch=lambda *news: told.append(news[-1]))
+    trained = train(config, [0], datasets, Hooks(lambda *news: told.append(news[-1])))
     assert held_out.accuracies(trained, config.augmentation, datasets)[0] > 0.6
     labels = told[-1].get("pseudo_label_accuracy")
     assert labels is None or labels[0] > 0.6  # what the truth says of them: it is known here

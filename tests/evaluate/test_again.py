@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 from metapl import config as configs
 from metapl.evaluate.again import evaluate_run
-from metapl.runs import run as runs
+from metapl.runs.start import start_run
 from metapl.schema import ConfigError
 
 SETTINGS = """
@@ -48,7 +48,7 @@ def finished(tmp_path_factory) -> tuple[Path, Path]:
     """The folder of the data and that of a run with two seeds."""
     place, out = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("run")
     write_pictures(place)
-    runs.run(configs.parse(SETTINGS, "test"), 2, "auto", [place], out, Console(file=io.StringIO()))
+    start_run(configs.parse(SETTINGS, "test"), 2, "auto", [place], out, Console(file=io.StringIO()))
     return place, out
 
 
@@ -95,7 +95,7 @@ def test_pictures_in_files_are_found_from_anywhere(tmp_path, monkeypatch):
     settings = SETTINGS.replace('name = "npz"\nfile = "pictures.npz"', source).replace("unlabeled_batch = 1\n", "")
     (tmp_path / "run").mkdir()
     monkeypatch.chdir(tmp_path)
-    runs.run(configs.parse(settings, "test"), 1, "auto", [], Path("run"), Console(file=io.StringIO()))
+    start_run(configs.parse(settings, "test"), 1, "auto", [], Path("run"), Console(file=io.StringIO()))
     monkeypatch.chdir("pictures")
     assert "to the last bit" in evaluate_run(Path("../run"), "test", []).remarks[0]
 

@@ -12,7 +12,7 @@ from metapl import data
 from metapl.augment.views import Augmentation
 from metapl.data.sources.dataset import Dataset
 from metapl.evaluate import held_out
-from metapl.train.loop import Trained, train
+from metapl.train.loop import Hooks, Trained, train
 from metapl.train.program import prepare
 from metapl.types import Metrics, Network, Weights
 
@@ -115,8 +115,7 @@ def test_evaluation_leaves_no_trace_in_the_training(seeds):
         dataclasses.replace(config, eval_every_steps=12),
         seeds,
         datasets,
-        watch=lambda stage, done, metrics: reported.append((done, "test_accuracy" in metrics)),
-        examine=examine,
+        Hooks(lambda stage, done, metrics: reported.append((done, "test_accuracy" in metrics)), examine=examine),
     )
     jax.tree.map(np.testing.assert_array_equal, watched.weights, plain.weights)
     assert [step for _, step, _ in seen] == [12, 24, 36, 40]
@@ -128,7 +127,7 @@ def test_without_the_setting_only_the_end_of_the_run_is_looked_at():
     config = configs.parse(DIGITS, "digits")
     config = dataclasses.replace(config, stages=config.stages * 2)
     seen = []
-    train(config, [4], with_validation(config, [4]), examine=lambda *at: seen.append(at[:2]) or {})
+    train(config, [4], with_validation(config, [4]), Hooks(examine=lambda *at: seen.append(at[:2]) or {}))
     assert seen == [(1, 40)]
 
 
@@ -153,6 +152,6 @@ def test_nothing_is_compiled_again_for_another_evaluation_or_another_seed():
     init, _, advance, *_ = program.stages[0]
     sizes = []
     for seed in (4, 5):
-        train(config, [seed], datasets[:1], examine=examine, program=program)
+        train(config, [seed], datasets[:1], Hooks(examine=examine), program)
         sizes.append((init._cache_size(), advance._cache_size(), traced["eval"]))
     assert sizes == [(1, 1, 1), (1, 1, 1)]

@@ -14,7 +14,7 @@ from metapl.guards.say import guarding
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.runs import runlog
-from metapl.train.loop import train
+from metapl.train.loop import Hooks, train
 
 STEPS = 200
 
@@ -29,7 +29,7 @@ def said(method, activation="sigmoid") -> list[str]:
     datasets = data.load(dataclasses.replace(config.data, standardize=True), [0], ())
     told: list[str] = []
     listen = guarding(runlog.keeper(config, [0], datasets[0]), told.append)
-    train(config, [0], datasets, runlog.Reports([STEPS], [listen]))
+    train(config, [0], datasets, Hooks(runlog.Reports([STEPS], [listen])))
     return told
 
 

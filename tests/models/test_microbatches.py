@@ -9,7 +9,7 @@ from flax import linen as nn
 from metapl import config as configs
 from metapl import models
 from metapl.config import Config, Stage
-from metapl.models.microbatches import in_parts
+from metapl.models.microbatches import in_microbatches
 from metapl.models.mlp import MLP
 from metapl.models.norm import BatchNorm
 from metapl.schema import ConfigError, validate
@@ -64,7 +64,7 @@ def test_without_batch_norm_a_step_is_the_same():
     @jax.jit
     def all_of_it():
         found = []
-        for some in (network, in_parts(network, 3)):
+        for some in (network, in_microbatches(network, 3)):
             loss = loss_of(some, weights)
             forward = jax.jvp(loss, (weights.params,), (direction,), has_aux=False)
             found.append((jax.grad(loss, has_aux=True)(weights.params), forward))
@@ -74,7 +74,7 @@ def test_without_batch_norm_a_step_is_the_same():
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), whole, parts)
 
 
-def test_batch_norm_sees_one_part_at_a_time():
+def test_batch_norm_sees_one_microbatch_at_a_time():
     network = normed()
     weights = network.init(jax.random.key(1), X)
     weights = weights._replace(stats=jax.tree.map(lambda leaf: leaf + 0.5, weights.stats))
@@ -90,7 +90,7 @@ def test_batch_norm_sees_one_part_at_a_time():
     def both():
         return [
             jax.grad(loss_of(some, weights), has_aux=True)(weights.params)
-            for some in (in_parts(network, 4), Network(network.init, by_hand, normed))
+            for some in (in_microbatches(network, 4), Network(network.init, by_hand, normed))
         ]
 
     parts, expected = both()
@@ -100,30 +100,30 @@ def test_batch_norm_sees_one_part_at_a_time():
     np.testing.assert_allclose(parts[1][1]["norm"]["mean"], whole["norm"]["mean"], rtol=1e-5)
 
 
-def test_parts_draw_their_own_dropout_and_the_twin_is_in_parts_too():
-    network = in_parts(normed(), 2).with_dropout(0.5)
+def test_microbatches_draw_their_own_dropout_and_the_twin_has_microbatches_too():
+    network = in_microbatches(normed(), 2).with_dropout(0.5)
     weights = network.init(jax.random.key(1), X)
     same = jnp.repeat(X[:6], 2, axis=0)  # row 2i goes to the first part, 2i + 1, its copy, to the second
     logits, _ = network.apply(weights.params, weights.stats, same, train=True, key=jax.random.key(2))
     assert not np.allclose(logits[0::2], logits[1::2])
-    twin, _ = in_parts(normed(), 2).apply(weights.params, weights.stats, same, train=True, key=jax.random.key(2))
+    twin, _ = in_microbatches(normed(), 2).apply(weights.params, weights.stats, same, train=True, key=jax.random.key(2))
     np.testing.assert_allclose(twin[0::2], twin[1::2], rtol=1e-5)
 
 
 def test_evaluation_is_the_networks_own():
     network = normed()
-    assert in_parts(network, 1) is network
+    assert in_microbatches(network, 1) is network
     weights = network.init(jax.random.key(1), X)
     one, other = (
         jax.make_jaxpr(lambda p, some=some: some.apply(p, weights.stats, X[:5], train=False)[0])(weights.params)
-        for some in (network, in_parts(network, 3))
+        for some in (network, in_microbatches(network, 3))
     )
     assert str(one) == str(other)
 
 
-def test_only_one_part_is_in_memory():
+def test_only_one_microbatch_is_in_memory():
     """The program keeps no activation of all parts: none has the batch's rows and the hidden layer's units."""
-    network = in_parts(normed(), 4)
+    network = in_microbatches(normed(), 4)
     weights = network.init(jax.random.key(1), X)
     program = str(jax.make_jaxpr(jax.grad(loss_of(network, weights), has_aux=True))(weights.params))
     assert "f32[3,7]" in program
@@ -132,7 +132,7 @@ def test_only_one_part_is_in_memory():
 
 
 def test_what_does_not_divide_is_refused():
-    network = in_parts(normed(), 5)
+    network = in_microbatches(normed(), 5)
     weights = network.init(jax.random.key(1), X)
     with pytest.raises(ConfigError, match="microbatches = 5 does not divide a pass of 12 examples"):
         network.apply(weights.params, weights.stats, X, train=True)

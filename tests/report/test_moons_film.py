@@ -11,7 +11,7 @@ from metapl.config import load
 from metapl.evaluate import held_out
 from metapl.report import moons_film
 from metapl.report.moons_regions import lattice
-from metapl.train.loop import train
+from metapl.train.loop import Hooks, train
 from metapl.train.program import prepare
 
 SEEDS = [3, 4]
@@ -26,7 +26,7 @@ def filmed(config, datasets):
     config = moons_film.pausing(config)
     program = prepare(config, datasets)
     camera = moons_film.Camera(config, program)
-    trained = train(config, SEEDS, datasets, program=program, between=camera.between)
+    trained = train(config, SEEDS, datasets, Hooks(between=camera.between), program)
     assert program.stages[0].advance._cache_size() == 1, "frames must not compile anything"
     return trained, camera.frames
 

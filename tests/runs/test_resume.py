@@ -19,9 +19,10 @@ from sklearn.datasets import load_digits
 from metapl import config as configs
 from metapl import data
 from metapl.cli import train as run_cli
-from metapl.runs import run
+from metapl.runs.resume import resume_run
 from metapl.runs.run_folder import claim
 from metapl.runs.saver import Saver
+from metapl.runs.start import start_run
 from metapl.schema import ConfigError
 from metapl.system import sharding
 from metapl.system.lock import locked
@@ -71,7 +72,7 @@ class Place:
         said = io.StringIO()
         with mock.patch("metapl.runs.run.prepare", return_value=self.program):
             try:
-                call(*args, self.folder / name, *([None] if call is run.resume else []), Console(file=said, width=400))
+                call(*args, self.folder / name, *([None] if call is resume_run else []), Console(file=said, width=400))
             except (ConfigError, Stopped) as error:
                 error.add_note(said.getvalue())
                 raise
@@ -79,18 +80,18 @@ class Place:
 
     def train(self, name: str) -> str:
         (self.folder / name).mkdir()
-        return self.go(name, run.run, self.config, self.seeds, 1, [self.folder])
+        return self.go(name, start_run, self.config, self.seeds, 1, [self.folder])
 
     def resume(self, name: str) -> str:
-        return self.go(name, run.resume)
+        return self.go(name, resume_run)
 
 
 def crash_at(steps: int, what: type[BaseException] = Crash):
     """Crash between two pieces, as soon as a stage has done so many steps and what it saves is on the disk."""
     between = Saver.between
 
-    def checked(self: Saver, snapshot) -> None:
-        between(self, snapshot)
+    def checked(self: Saver, snapshot, flush) -> None:
+        between(self, snapshot, flush)
         if snapshot.step >= steps:
             self._writer.wait()
             raise what
@@ -147,7 +148,7 @@ def test_from_wherever_a_run_goes_on_it_ends_the_same(place, steps):
     saved = (place.folder / name / "checkpoints").exists()
     assert saved or steps < 7
     said = place.resume(name)
-    assert ("no checkpoint of" in said) != saved
+    assert ("has no checkpoint yet" in said) != saved
     assert_same_run(place.folder / name, place.folder / "whole")
 
 
@@ -167,7 +168,7 @@ def test_to_note_labels_changes_nothing_else(place):
 
 def test_labels_that_were_changed_are_set_aside_and_the_run_goes_on(place, copy):
     (copy / "pseudo_labels.jsonl").write_text("other\n")
-    assert "pseudo_labels.jsonl is not what it was at the checkpoint, and set aside" in place.resume(copy.name)
+    assert "pseudo_labels.jsonl is not what it was at the checkpoint, and is set aside" in place.resume(copy.name)
     assert (copy / "damaged-pseudo_labels.jsonl").read_text() == "other\n"
     assert len((copy / "pseudo_labels.jsonl").read_text().splitlines()) == 2
     assert (copy / "metrics.jsonl").read_bytes() == (place.folder / "whole" / "metrics.jsonl").read_bytes()
@@ -316,13 +317,13 @@ def test_a_signal_saves_and_stops(place, number):
     """The run is asked in its third piece of steps, which no setting would save after."""
     name, calls, between = f"stopped-{number}", [], Saver.between
 
-    def asked(self: Saver, snapshot) -> None:
+    def asked(self: Saver, snapshot, flush) -> None:
         calls.append(snapshot.step)
         if len(calls) == 3:
             os.kill(os.getpid(), number)
-            while self._stop.asked is None:
+            while self._stop.signal is None:
                 sleep(0.01)
-        between(self, snapshot)
+        between(self, snapshot, flush)
 
     with mock.patch.object(Saver, "between", asked), pytest.raises(Stopped) as stopped:
         place.train(name)
@@ -349,7 +350,7 @@ def test_another_process_on_the_run_is_locked_out_with_the_pid_of_the_first(plac
 def test_where_the_work_cannot_be_shared_as_before_a_sentence_says_how(place, copy):
     parallel = sharding.Parallel("hybrid", 4)
     with pytest.raises(ConfigError, match=r"does not divide the 1 devices .*; metapl resume .* --mode auto goes on"):
-        run.resume(copy, None, Console(quiet=True), parallel)
+        resume_run(copy, None, Console(quiet=True), parallel)
 
 
 def test_a_model_axis_without_its_mode_is_refused(copy):
@@ -441,8 +442,8 @@ def test_a_stage_that_learns_from_stored_answers_goes_on_with_them_or_makes_them
     name = f"crashed-{harm}"
     between = Saver.between
 
-    def checked(self: Saver, snapshot) -> None:
-        between(self, snapshot)
+    def checked(self: Saver, snapshot, flush) -> None:
+        between(self, snapshot, flush)
         if self._found.group == 1 and snapshot.stage == 1 and snapshot.step >= 21:
             self._writer.wait()
             raise Crash
@@ -455,7 +456,7 @@ def test_a_stage_that_learns_from_stored_answers_goes_on_with_them_or_makes_them
         harm(folder / "predictions-stage0-1.npy")
     said = students.resume(name)
     assert ("going on from step-0000000055" in said) == (harm is not None)
-    assert ("the answers that its stage learns from are missing or damaged" in said) == (harm is not None)
+    assert ("the stored predictions that its stage learns from are missing or damaged" in said) == (harm is not None)
     for path in folder.glob("damaged-*"):
         path.unlink()
     assert_same_run(folder, students.folder / "whole")

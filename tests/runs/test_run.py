@@ -14,7 +14,9 @@ from sklearn.datasets import load_digits
 from metapl import config as configs
 from metapl import data
 from metapl.guards.keeper import StoppedError
-from metapl.runs import run
+from metapl.runs import result as run_result
+from metapl.runs import work
+from metapl.runs.start import start_run
 from metapl.train import program
 
 SETTINGS = """
@@ -49,7 +51,7 @@ def finished(tmp_path_factory) -> dict[int, tuple[Path, str, int]]:
     for at_once in (1, 2):
         out, said = tmp_path_factory.mktemp("run"), io.StringIO()
         with mock.patch("metapl.train.program.stage_functions", wraps=program.stage_functions) as made:
-            run.run(configs.parse(SETTINGS, "test"), 2, at_once, [place], out, Console(file=said, width=140))
+            start_run(configs.parse(SETTINGS, "test"), 2, at_once, [place], out, Console(file=said, width=140))
         runs[at_once] = out, said.getvalue(), made.call_count
     return runs
 
@@ -133,7 +135,7 @@ def test_the_guards_go_on_from_the_lines_before_and_know_the_last_good_checkpoin
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines) + "\n")
     for steps in (120, 129, 130):
         (tmp_path / "checkpoints" / f"step-{steps:010d}").mkdir(parents=True)
-    listen = run.watching(tmp_path, config, [3], dataset, 100, said.append)
+    listen = work.watching(tmp_path, config, [3], dataset, 100, said.append)
     (noted,) = (tmp_path / "warnings.jsonl").read_text().splitlines()
     assert json.loads(noted)["guard"] == "mask"
     listen(0, 20, {"mask_rate": np.zeros(1), "loss": np.ones(1)})
@@ -154,6 +156,6 @@ def test_the_guards_go_on_from_the_lines_before_and_know_the_last_good_checkpoin
 )
 def test_a_run_is_called_by_its_method_not_by_its_finetuning(preset, name):
     config = configs.load(preset)
-    assert run.title(config, [0], 1) == name
+    assert work.title(config, [0], 1) == name
     summary = {"final": {"accuracy": {"mean": 0.5, "std": 0.0, "seeds": {}}}}
-    assert run.overview(config, summary, 1, 0.0)["method"] == name
+    assert run_result.overview(config, summary, 1, 0.0)["method"] == name

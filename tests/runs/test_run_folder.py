@@ -9,13 +9,13 @@ import pytest
 
 from metapl import config as configs
 from metapl.runs import run_folder
-from metapl.runs.run_folder import Begun
+from metapl.runs.run_folder import RunSettings
 from metapl.schema import ConfigError
 
 
 @pytest.fixture
-def begun(tmp_path) -> Begun:
-    begun = Begun(configs.Config(seed=3), (3, 4), 1, (tmp_path / "data",))
+def begun(tmp_path) -> RunSettings:
+    begun = RunSettings(configs.Config(seed=3), (3, 4), 1, (tmp_path / "data",))
     run_folder.write(tmp_path, begun, {"checksum": "x"})
     return begun
 

@@ -58,7 +58,7 @@ def test_a_wish_to_stop_is_heard_between_two_batches_of_answers(saver):
     stop, counted = Stop(), []
     count = saver(stop).counting(lambda *_: counted.append)("answers", 100)
     count(10)
-    stop.asked = signal.SIGTERM
+    stop.signal = signal.SIGTERM
     with pytest.raises(Stopped, match="at answers, 20 of 100; no checkpoint has been written yet; metapl resume"):
         count(20)
     assert counted == [10, 20]

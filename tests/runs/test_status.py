@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from metapl.runs.status import Clock, Piece, Status, brief, duration, fit, main_numbers, sentence, shorten, speed
+from metapl.runs.status import Clock, Segment, Status, brief, duration, fit, main_numbers, sentence, shorten, speed
 
 
 def test_numbers_are_means_over_seeds_and_histograms_their_largest_share():
@@ -67,12 +67,12 @@ def test_the_main_numbers_have_short_names_and_an_order():
 
 
 def test_what_is_needed_most_has_the_room():
-    pieces = [Piece("ab", 0), Piece("cd", 2), Piece("ef", 1)]
-    assert fit(pieces, 10) == "ab  cd  ef"
-    assert fit(pieces, 9) == "ab  ef"
-    assert fit(pieces, 5) == "ab"
-    assert fit([Piece("ab", 0), Piece("too long", 1), Piece("ef", 2)], 6) == "ab  ef"
-    assert fit(pieces, 1) == ""
+    segments = [Segment("ab", 0), Segment("cd", 2), Segment("ef", 1)]
+    assert fit(segments, 10) == "ab  cd  ef"
+    assert fit(segments, 9) == "ab  ef"
+    assert fit(segments, 5) == "ab"
+    assert fit([Segment("ab", 0), Segment("too long", 1), Segment("ef", 2)], 6) == "ab  ef"
+    assert fit(segments, 1) == ""
     assert shorten("metapl", 4) == "met…"
     assert shorten("metapl", 6) == "metapl"
 

@@ -27,13 +27,13 @@ from metapl.augment import randaugment
 from metapl.augment.randaugment import RandAugment
 from metapl.models import efficientnet, layers
 from metapl.models.efficientnet import STAGES, EfficientNet
-from metapl.models.microbatches import in_parts
+from metapl.models.microbatches import in_microbatches
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.plan import hlo
 from metapl.system import sharding
 from metapl.system.sharding import Layout, Parallel
-from metapl.train.loop import train
+from metapl.train.loop import Hooks, train
 from metapl.train.program import prepare
 from metapl.types import Network, Views
 
@@ -93,7 +93,7 @@ def of_networks() -> dict:
     for name, model in NETWORKS.items():
         told |= compared(name, models.build(model, 4), ("single", "data", "hybrid"))
     with jax.enable_x64(True), mock.patch.dict(layers.DTYPES, float32=jnp.dtype("float64")):
-        told |= compared("stacked", in_parts(models.build(STACKED, 4), PARTS), ("single", "hybrid"))
+        told |= compared("stacked", in_microbatches(models.build(STACKED, 4), PARTS), ("single", "hybrid"))
     return told
 
 
@@ -132,9 +132,13 @@ def of_the_loop() -> dict:
                 own,
                 seeds,
                 datasets,
-                lambda *news, reports=reports: reports.append(jax.device_get(news[2])),
-                program=program,
-                between=lambda now, places=places: places.append([str(a.sharding) for a in jax.tree.leaves(now.state)]),
+                Hooks(
+                    watch=lambda *news, reports=reports: reports.append(jax.device_get(news[2])),
+                    between=lambda now, places=places: places.append(
+                        [str(a.sharding) for a in jax.tree.leaves(now.state)]
+                    ),
+                ),
+                program,
             )
             one = one or (jax.device_get(trained.weights), reports)
             kernel = trained.weights.params["Dense_1"]["kernel"]

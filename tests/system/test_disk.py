@@ -32,7 +32,7 @@ def test_what_a_disk_refuses_becomes_a_sentence_that_says_how_to_go_on(tmp_path)
     with pytest.raises(ConfigError, match=words), explaining_disk_errors(tmp_path):
         raise error
     with (
-        pytest.raises(ConfigError, match=r"free\); when that is mended, begin again$"),
+        pytest.raises(ConfigError, match=r"free\); when that is fixed, begin again$"),
         explaining_disk_errors(tmp_path, "begin again"),
     ):
         raise error

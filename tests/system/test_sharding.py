@@ -111,7 +111,7 @@ def test_what_does_not_divide_is_named():
         layout(Parallel("hybrid", 3), sizes, DEVICES)
     found = layout(Parallel("auto"), sizes, DEVICES)
     assert found.mesh is None
-    assert "one of 8 devices works: stages.0.labeled_batch = 30 does not divide" in found.words
+    assert "only one of 8 devices is used: stages.0.labeled_batch = 30 does not divide" in found.words
     two = layout(Parallel("hybrid", 4), sizes, DEVICES)
     assert dict(two.mesh.shape) == {"data": 2, "model": 4}
     assert dict(two.rules)["examples"] == "data", "30 examples are for 2 replicas, not for 8 devices"
@@ -167,11 +167,13 @@ def chips(*sides: int) -> list[SimpleNamespace]:
 @pytest.mark.parametrize("members", [1, 2, 4, 8, 16])
 def test_groups_need_not_be_a_whole_side_of_the_machine(members):
     shape = (16 // members, members)
-    found = sharding.arranged(shape, chips(4, 4, 1))
+    found = sharding.device_grid(shape, chips(4, 4, 1))
     assert found.shape == shape
     assert {device.id for device in found.flat} == set(range(16))
 
 
 def test_devices_that_are_no_block_are_refused_with_a_sentence():
-    with pytest.raises(ConfigError, match=r"6 devices of this machine cannot be arranged as 3 × 2: take a part"):
-        sharding.arranged((3, 2), chips(4, 4, 1)[:6])
+    with pytest.raises(
+        ConfigError, match=r"6 devices of this machine cannot be arranged as 3 × 2: use a rectangular block"
+    ):
+        sharding.device_grid((3, 2), chips(4, 4, 1)[:6])

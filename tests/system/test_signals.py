@@ -23,14 +23,14 @@ def wait_for(condition, seconds: float = 5.0) -> None:
 def test_a_signal_is_noted_and_answered(number):
     said, before = [], signal.getsignal(number)
     with listening(said.append) as stop:
-        assert stop.asked is None
+        assert stop.signal is None
         os.kill(os.getpid(), number)
         wait_for(lambda: said)
-        assert stop.asked == number
+        assert stop.signal == number
         os.kill(os.getpid(), signal.SIGTERM)  # again: it is being done
     assert len(said) == 1
     assert said[0].startswith(f"{number.name}: stopping after the current piece")
-    assert ("again to leave at once" in said[0]) == (number == signal.SIGINT)
+    assert ("again to end at once" in said[0]) == (number == signal.SIGINT)
     assert signal.getsignal(number) == before
 
 
@@ -40,7 +40,7 @@ def test_an_ignored_signal_stays_ignored():
         with listening(lambda _: None) as stop:
             os.kill(os.getpid(), signal.SIGHUP)
             time.sleep(0.05)
-            assert stop.asked is None
+            assert stop.signal is None
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -50,7 +50,7 @@ def test_outside_of_the_main_thread_nothing_is_listened_to():
 
     def other() -> None:
         with listening(lambda _: None) as stop:
-            seen.append(stop.asked)
+            seen.append(stop.signal)
 
     thread = threading.Thread(target=other)
     thread.start()
@@ -87,9 +87,9 @@ def test_the_second_sigint_leaves_at_once_even_in_the_middle_of_a_compilation():
             child.kill()
         assert child.returncode == 130
         assert out == "tidied up\n"
-        assert "left at once" in err
+        assert "ended at once" in err
 
 
 def test_exit_codes_are_those_of_a_shell():
-    assert Stopped("", signal.SIGINT).exit_code == 130
-    assert Stopped("", signal.SIGTERM).exit_code == 143
+    assert Stopped("", signal.SIGINT, "").exit_code == 130
+    assert Stopped("", signal.SIGTERM, "").exit_code == 143

@@ -16,7 +16,7 @@ from metapl.data.splits import assemble
 from metapl.evaluate import held_out
 from metapl.schema import ConfigError
 from metapl.train.groups import seeds_together
-from metapl.train.loop import train
+from metapl.train.loop import Hooks, train
 from metapl.train.program import prepare
 
 SETTINGS = """
@@ -73,7 +73,7 @@ def trained_on(config: Config) -> tuple[list, object]:
         (found,) = held_out.examine(trained, config.augmentation, datasets)
         return {"test_nll": np.array([found.test.nll]), "val_nll": np.array([found.val.nll])}
 
-    trained = train(config, [3], datasets, watch=lambda *news: told.append(news), examine=examine)
+    trained = train(config, [3], datasets, Hooks(lambda *news: told.append(news), examine=examine))
     return [(stage, step, jax.tree.map(np.asarray, metrics)) for stage, step, metrics in told], trained.weights
 
 

@@ -15,7 +15,7 @@ from metapl.config import Config
 from metapl.data.loading import loader
 from metapl.evaluate import held_out
 from metapl.optim import Optimizer
-from metapl.train.loop import Trained
+from metapl.train.loop import Hooks, Trained
 from metapl.train.loop import train as train_on
 from metapl.train.program import prepare, stage_functions
 
@@ -26,8 +26,8 @@ def small(name: str, **changes) -> Config:
     return dataclasses.replace(config, stages=stages, **changes)
 
 
-def train(config: Config, seeds: list[int], **watch) -> Trained:
-    return train_on(config, seeds, data.load(config.data, seeds, ()), **watch)
+def train(config: Config, seeds: list[int], **hooks) -> Trained:
+    return train_on(config, seeds, data.load(config.data, seeds, ()), Hooks(**hooks))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_pieces_change_no_bit_of_the_weights_or_of_a_report(monkeypatch, seeds, 
         )
         told = []
         watch = lambda *news, told=told: told.append(jax.device_get(news))  # noqa: E731
-        trained = train_on(config, seeds, datasets, watch=watch, program=program)
+        trained = train_on(config, seeds, datasets, Hooks(watch), program)
         found.append((jax.device_get(trained.weights), told))
     assert_same(found[0], found[2])
     assert_same(found[1], found[2])
@@ -161,7 +161,7 @@ def test_a_stage_may_take_its_unlabelled_examples_from_the_labelled_set():
     (moons,), told = data.load(config.data, [4], ()), []
     others = moons._replace(unlabeled=moons.unlabeled[::-1] + 1, truth=None)
     one, two = (
-        train_on(dataclasses.replace(config, stages=stages), [4], [moon], watch=lambda *news: told.append(news[-1]))
+        train_on(dataclasses.replace(config, stages=stages), [4], [moon], Hooks(lambda *news: told.append(news[-1])))
         for moon in (moons, others)
     )
     assert_same(one.weights, two.weights)

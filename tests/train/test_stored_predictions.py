@@ -18,7 +18,7 @@ from metapl.data.sources.source import Files
 from metapl.models.mlp import MLP
 from metapl.schema import ConfigError
 from metapl.train import stored_predictions
-from metapl.train.loop import train
+from metapl.train.loop import Hooks, train
 from metapl.train.stored_predictions import Teacher, answer_function, precompute
 from metapl.types import Keep
 
@@ -276,7 +276,7 @@ def test_the_large_network_is_gone_when_the_student_learns(method, tmp_path):
         seen[stage] = (41 in sizes, 23 in sizes)
 
     datasets = data.load(config.data, [3], ())
-    trained = train(config, [3], datasets, watch, folder=tmp_path)
+    trained = train(config, [3], datasets, Hooks(watch), folder=tmp_path)
     assert seen == {0: (True, False), 1: (False, True), 2: (False, True)}
     assert trained.weights.params["Dense_0"]["kernel"].shape[-1] == 23
     shape = probabilities.shape(tmp_path / "predictions-stage0-3.npy")

@@ -24,7 +24,7 @@ from annotated_types import Ge, Gt, Le, MinLen
 from metapl.augment import crop
 from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment, distort
 from metapl.schema import ConfigError
-from metapl.system.parts import cut, join
+from metapl.system.microbatches import join, split
 from metapl.types import Array, Batch, Views
 
 
@@ -95,7 +95,7 @@ def build(config: Augmentation, parts: int = 1, devices: int = 1) -> Callable[[B
         # Where a part has fewer pictures than there are devices, those that share a network's batch share it.
         rows = "examples" if len(pictures) // parts % devices == 0 else "batch"
         keys = (jax.random.split(key, parts) for key in (weak_key, strong_key))
-        made = jax.lax.map(lambda part: pair(*part), (cut(pictures, parts, (rows, None, None, None)), *keys))
+        made = jax.lax.map(lambda part: pair(*part), (split(pictures, parts, (rows, None, None, None)), *keys))
         return join(made[0]), join(made[1])
 
     def pair(pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:

@@ -338,7 +338,7 @@ def runs(args: Sequence[str]) -> None:
         """Print JSON instead of the table."""
 
     flags = parse(Flags, "metapl runs", runs, args)
-    found = verb.find(flags.folders, flags.sort)
+    found = verb.find_runs(flags.folders, flags.sort)
     terminal = Console()
     console = terminal if terminal.is_terminal else Console(width=200)  # a file or a pipe has no narrow window
     if flags.json:
@@ -347,7 +347,7 @@ def runs(args: Sequence[str]) -> None:
         console.print(verb.table(found))
     else:
         places = " or ".join(map(str, flags.folders))
-        sentence = no_run.told(flags.folders) or f"there are no runs in {places}; metapl train makes one"
+        sentence = no_run.explain(flags.folders) or f"there are no runs in {places}; metapl train makes one"
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
 

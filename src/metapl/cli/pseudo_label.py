@@ -35,7 +35,7 @@ from metapl.predict.progress import counting
 from metapl.predict.text import on_a_line, path_cell
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system import runtime
-from metapl.system.disk import give_name, reason, write_atomically
+from metapl.system.disk import move_to_free, reason, write_atomically
 
 Tell = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -143,7 +143,7 @@ def label(loaded: Predictor, paths: Sequence[Path], place: Place, tell: Tell, ad
     write_atomically(place.names, "".join(f"{on_a_line(str(path))}\n" for path in paths).encode())
     if bad:
         _write_errors(place.errors, paths, bad)
-    give_name(place.partial, place.array)
+    move_to_free(place.partial, place.array)
     return len(bad)
 
 

@@ -40,7 +40,8 @@ def train(args: Sequence[str]) -> None:
         _train_help(wanted=any(arg in ("-h", "--help") for arg in args))
 
     from metapl.cli.data import folders
-    from metapl.runs import run, run_folder
+    from metapl.runs import run_folder
+    from metapl.runs.start import start_run
     from metapl.system import processes, runtime
     from metapl.train.groups import AtOnce
 
@@ -72,7 +73,7 @@ def train(args: Sequence[str]) -> None:
         wanted = flags.out or Path("runs") / Path(args[0]).stem
         out = Path(processes.leader_decides(lambda: str(run_folder.claim(wanted if flags.out else next_free(wanted)))))
         runtime.start()
-        run.run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, _console())
+        start_run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, _console())
 
 
 def _console() -> Console:
@@ -133,7 +134,8 @@ def resume(args: Sequence[str]) -> None:
     flags = parse(Flags, "metapl resume", resume, args)
     validate(flags)
     out, places = flags.run.absolute(), folders(flags.data_dir.absolute()) if flags.data_dir else None
-    from metapl.runs import run, run_folder
+    from metapl.runs import run_folder
+    from metapl.runs.resume import resume_run
     from metapl.system import processes
     from metapl.system.sharding import Parallel
 
@@ -143,7 +145,7 @@ def resume(args: Sequence[str]) -> None:
     runtime.connect(flags.cluster)
     with processes.together(), run_folder.where_it_began(out):
         runtime.start()
-        run.resume(out, places, _console(), parallel)
+        resume_run(out, places, _console(), parallel)
 
 
 def eval_run(args: Sequence[str]) -> None:

@@ -85,7 +85,7 @@ def _check_begun(flags: Flags, begun: bool) -> None:
     if wrong := [place for place in missing if os.path.exists(place)]:
         raise ConfigError(f"{wrong[0]} is not a folder; give the folder of a run, or one with runs below it")
     if not flags.wait and (missing or not begun):
-        if sentence := no_run.told(flags.runs):
+        if sentence := no_run.explain(flags.runs):
             raise ConfigError(sentence)
         places = " or ".join(map(str, missing or flags.runs))
         raise ConfigError(f"there is no run in {places}; with --wait, metapl watch waits until one begins there")

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,10 +20,11 @@ from metapl.evaluate import held_out, results
 from metapl.evaluate.measures import Scores
 from metapl.evaluate.results import Evaluation
 from metapl.schema import ConfigError
+from metapl.system.folders import where_run_began
 from metapl.train.groups import groups
 from metapl.train.loop import Trained, shapes
 from metapl.types import Weights
-from metapl.weights import load
+from metapl.weights import WeightsError, load
 
 Part = Literal["test", "val"]
 
@@ -55,12 +56,7 @@ def evaluate_run(run: Path, part: Part, folders: Folders) -> Again:
 @contextmanager
 def finding_data(run: Path, folders: Folders) -> Iterator[Folders]:
     """Work where the run was begun, if that folder is still there, and tell all places where its data may be."""
-    began = read_json(run / "environment.json") or {}
-    noted, began_in = began.get("data_folders"), began.get("folder")  # of whatever kind: the file may be anyone's
-    recorded = [Path(one) for one in noted if isinstance(one, str)] if isinstance(noted, list) else []
-    places = [*(folder.absolute() for folder in folders), *recorded]
-    here = Path(began_in if isinstance(began_in, str) else "")
-    with chdir(here) if here.is_dir() else nullcontext():
+    with where_run_began(read_json(run / "environment.json") or {}, folders) as places:
         yield places
 
 
@@ -106,8 +102,8 @@ def own_weights(file: Path, expected: Weights) -> Weights:
     """Take a run's own weights: nothing may be missing, not even the classifier, which `init_from` would forgive."""
     try:
         weights, missing = load(file, expected)
-    except ConfigError as error:
-        raise ConfigError(str(error).removeprefix("init_from: ")) from None
+    except WeightsError as error:
+        raise ConfigError(error.problem) from None
     if missing:
         raise ConfigError(f"{file} is of a network for another number of classes than the data have")
     return weights

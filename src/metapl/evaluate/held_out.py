@@ -74,7 +74,7 @@ def logits(
     batches = zip(*(in_turn(part, size) for part in examples), strict=True)
     for first, batch in zip(range(0, total, size), batches, strict=True):
         some = [_filled_up(part, size) for part in batch]
-        inputs = trained.layout.spread(some[0] if shared else np.stack(some), leading=0 if shared else 1)
+        inputs = trained.layout.shard_rows(some[0] if shared else np.stack(some), leading=0 if shared else 1)
         answer = _answer(trained.network, augmentation, shared, trained.layout, trained.weights, inputs)
         answers.append(np.asarray(answer)[:, : total - first])
     return np.concatenate(answers, axis=1)

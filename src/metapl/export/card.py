@@ -12,7 +12,7 @@ import metapl
 from metapl.evaluate.again import read_json
 from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Asked
-from metapl.runs.run import method_name
+from metapl.runs.result import method_name
 from metapl.schema import ConfigError
 
 SCORES = {

@@ -23,7 +23,7 @@ from metapl.data.sources.dataset import Dataset
 from metapl.fit.request import Request, seconds
 from metapl.recipe import Choice
 from metapl.system import runtime
-from metapl.train.loop import train
+from metapl.train.loop import Hooks, train
 from metapl.types import Metrics
 
 SIZES = (224, 160, 128, 96, 64, 48, 32)
@@ -210,7 +210,7 @@ def measuring(config: Callable[[Choice], Config], folder: Path) -> Measure:
                 raise _EnoughError
 
         with suppress(_EnoughError):
-            train(settings, [settings.seed], [loaded[choice.size]], watch)
+            train(settings, [settings.seed], [loaded[choice.size]], Hooks(watch))
         steps = np.diff(times[1:])
         return Probe(times[1] - times[0], float(np.median(steps)) if len(steps) else times[1] - times[0])
 

@@ -31,16 +31,18 @@ from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.fit.verdict import MPL, SUPERVISED
 from metapl.recipe import Choice
-from metapl.runs import run, run_folder
+from metapl.runs import run_folder
+from metapl.runs.resume import resume_run
+from metapl.runs.start import start_run
 from metapl.schema import ConfigError, to_dict
-from metapl.system.disk import GROWING, explaining_disk_errors, write_atomically
+from metapl.system.disk import UNFINISHED, explaining_disk_errors, write_atomically
 from metapl.system.folders import claim, next_free
 from metapl.system.lock import locked
 from metapl.system.signals import Stopped
 from metapl.types import ModelConfig
 
 ASKED, DATA, PLAN, VERDICT, MODEL = "fit.json", "data.json", "plan.json", "verdict.json", "model.json"
-LEFT_BY_A_KILL = (ASKED + GROWING,)  # all that there is of a fit that was killed in its first moment
+LEFT_BY_A_KILL = (ASKED + UNFINISHED,)  # all that there is of a fit that was killed in its first moment
 FORMAT = 1
 FEW_STEPS = 1000
 MEASURED_ON = {
@@ -78,8 +80,7 @@ def fit(data: str, request: Request, out: Path, console: Console) -> None:
     try:
         _work(data, request, out, console, begun, started)
     except Stopped as stopped:
-        sentence = str(stopped).rsplit("; metapl resume", 1)[0]
-        raise Stopped(f"{sentence}; the same metapl fit command goes on from there", stopped.exit_code - 128) from None
+        raise Stopped(stopped.what, stopped.signal, "the same metapl fit command goes on from there") from None
 
 
 def _work(data: str, request: Request, out: Path, console: Console, begun: bool, started: float) -> None:
@@ -122,10 +123,10 @@ def _train(out: Path, config: Config, console: Console) -> None:
         say(f"{out.name} is trained already")
     elif (out / run_folder.CONFIG).is_file():
         with run_folder.where_it_began(out.absolute()):
-            run.resume(out.absolute(), None, console)
+            resume_run(out.absolute(), None, console)
     else:
         out.mkdir(exist_ok=True)  # of a start that came to nothing, there may be a lock in it
-        run.run(config, 1, 1, (), out, console)
+        start_run(config, 1, 1, (), out, console)
 
 
 def _plan(out: Path, request: Request, facts: dict[str, Any], spent_s: float) -> Plan:

@@ -15,7 +15,7 @@ from metapl.models.efficientnet import EfficientNet
 from metapl.models.resnet import ResNet
 from metapl.schema import ConfigError, from_dict, validate
 from metapl.types import ModelConfig, Weights
-from metapl.weights import load
+from metapl.weights import WeightsError, load
 
 VARIANTS = ("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7")
 
@@ -39,13 +39,13 @@ def recognise(file: str) -> Start:
     for model in _of_timm(path.name.startswith("tf_")):
         try:
             load(path, _shapes(model))
-        except ConfigError as error:
-            problems.append(str(error))
+        except WeightsError as error:
+            problems.append(error.problem)
         else:
             return Start(model, of_imagenet=True)
     raise ConfigError(
         f"--init-from: {file} is neither of our runs nor timm's resnet18, resnet50 or efficientnet_b0 to b7; as a "
-        f"ResNet-18: {problems[0].removeprefix('init_from: ')}"
+        f"ResNet-18: {problems[0]}"
     )
 
 

@@ -14,7 +14,7 @@ from metapl.data.loading import loader
 from metapl.plan.examples import Examples
 from metapl.system import sharding
 from metapl.system.sharding import Layout
-from metapl.train.program import batches, parts, stage_functions
+from metapl.train.program import batches, microbatch_sizes, stage_functions
 from metapl.types import Batch, PyTree, StoredPredictionsConfig, Weights
 
 
@@ -32,20 +32,21 @@ class Planned(NamedTuple):
 
 def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence[Any]) -> Planned:
     """Make the program of one stage; those before it are traced for the weights that they hand on."""
-    layout, device = sharding.layout(config.parallel, batches(config), devices, parts(config)), devices[0]
+    layout = sharding.layout(config.parallel, batches(config), devices, microbatch_sizes(config))
+    device = devices[0]
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
     weights: Weights | None = None
     for number in range(index + 1):
         stage, network = config.stages[number], models.build(config.stage_models[number], examples.classes)
         functions = stage_functions(config, stage, network, own_data=False, layout=layout)
         batch = _batch(config, number, examples, layout, device)
-        data = loader.Piece(batch, 0)
+        data = loader.StepBatches(batch, 0)
         start = None if isinstance(stage.method, StoredPredictionsConfig) else weights
         state = jax.eval_shape(functions.init, keys, start, None, data, None)
         weights = functions.predictor(state)
     assert weights is not None
     totals = jax.eval_shape(functions.zeros, state, keys, None, data)
-    state = layout.placed(state, leading=1) if layout.mesh else _whole(state, layout, device)
+    state = layout.with_shardings(state, leading=1) if layout.mesh else _whole(state, layout, device)
     step: Any = _whole(jax.ShapeDtypeStruct((), jnp.int32), layout, device)
     totals, keys = _whole(totals, layout, device), _whole(keys, layout, device)
     arguments = state, totals, keys, None, data._replace(first=step), step, step

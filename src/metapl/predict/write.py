@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from metapl.predict.answers import Answer, best
 from metapl.predict.text import cell, on_a_line, path_cell
 from metapl.schema import ConfigError
-from metapl.system.disk import give_name, reason
+from metapl.system.disk import move_to_free, reason
 
 WIDEST = 30  # letters of a class in the table
 WORTH_SHOWING = 0.01  # other classes that are less probable are left out of the table
@@ -37,7 +37,7 @@ def csv_file(path: Path, class_names: Sequence[str], top_k: int) -> Iterator[Wri
         raise ConfigError(f"--csv {path} cannot be written: {reason(error)}") from None
     with file:
         yield _told(_csv_rows(file, class_names, top_k), path)
-    give_name(partial, path)
+    move_to_free(partial, path)
 
 
 def _told(write: Write, path: Path) -> Write:

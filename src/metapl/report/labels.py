@@ -13,7 +13,7 @@ from metapl.data.sources.dataset import Dataset
 from metapl.report.blocks import Gallery, Picture, Plain, Text
 from metapl.report.small_pictures import as_data, example
 from metapl.report.timeline import timeline
-from metapl.runs.label_paths import FILE, MOST_TEST, spread
+from metapl.runs.label_paths import FILE, MOST_TEST, evenly_spaced
 
 MOST_BYTES = 1 << 26  # of a file that is far longer than runs write it
 MOST_WORDS = 6  # classes of a path that are told one after another
@@ -39,7 +39,7 @@ class Moment(NamedTuple):
     @property
     def rows(self) -> NDArray[np.int64]:
         """Which examples it was asked about."""
-        return spread(self.of, len(self.classes))
+        return evenly_spaced(self.of, len(self.classes))
 
 
 class Noted(NamedTuple):

@@ -24,7 +24,7 @@ from metapl.report.blocks import Figure, Gallery, Picture, Plain, Text
 from metapl.report.read import Loaded
 from metapl.report.small_pictures import as_data, example
 from metapl.report.svg import Line, line_chart
-from metapl.runs.label_paths import MOST_TEST, spread
+from metapl.runs.label_paths import MOST_TEST, evenly_spaced
 from metapl.schema import ConfigError
 
 
@@ -99,7 +99,7 @@ def _of_test(network: Predictor, dataset: Dataset, noted: labels.Noted, each: in
 
 def _ask(network: Predictor, test: Examples, labels: NDArray[np.int32]) -> Asked:
     """Read and answer a batch at a time: large pictures are not all in memory at once."""
-    rows = spread(len(test), MOST_TEST)
+    rows = evenly_spaced(len(test), MOST_TEST)
     kept, answers = [], []
     size = network.batch_size()
     for start in range(0, len(rows), size):

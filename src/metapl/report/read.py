@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.report.escape import shortened
-from metapl.runs import find as runs
 from metapl.runs import no_run
-from metapl.runs.find import Run
+from metapl.runs.find import Run, find_runs, read_run
 from metapl.schema import ConfigError
 
 MOST_WARNINGS = 20
@@ -97,10 +96,10 @@ def find(places: Sequence[Path]) -> list[Loaded]:
     for place in places:
         if not os.path.isdir(place):
             raise ConfigError(f"{place} is not a folder; give the folders of runs, or a folder with runs below it")
-        below = runs.find([place], "name")
-        if not below and (sentence := no_run.told([place])):
+        below = find_runs([place], "name")
+        if not below and (sentence := no_run.explain([place])):
             raise ConfigError(sentence)
-        for run in below or [runs.look(place)]:
+        for run in below or [read_run(place)]:
             found.setdefault(run.path.resolve(), run)
     names = _names(list(found.values()))
     return [_load(run, name, f"run-{i}") for i, (run, name) in enumerate(zip(found.values(), names, strict=True), 1)]

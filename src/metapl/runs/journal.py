@@ -1,8 +1,8 @@
-"""Files of lines that a resumed run continues to the same bytes; metrics.jsonl has one for each report.
+"""Files of lines that a resumed run continues to the same bytes; metrics.jsonl has a line for each report.
 
-There are no times in it, and numbers are written so that they are read back to the last bit. What is not finite is
-null: JSON has no word for it. A checkpoint notes how long the file was, and its checksum; whatever came later is cut
-off when the run goes on from there, as it will come again.
+It holds no times, and numbers keep every bit. Numbers that are not finite are null, as JSON has no word for them. A
+checkpoint notes the file's length and checksum. Lines that came later are cut off when the run goes on from there: it
+will write them again.
 """
 
 import errno
@@ -23,27 +23,27 @@ FILE = "metrics.jsonl"
 
 
 class Mark(NamedTuple):
-    """A place in the file, and what lies before it."""
+    """A position in the file, and the checksum of all before it."""
 
     length: int = 0
     crc32c: int = 0
 
 
 class Journal:
-    """The file, open for as long as the run works."""
+    """The file, open while the run trains."""
 
-    def __init__(self, path: Path, mark: Mark = Mark()) -> None:  # noqa: B008 (it never changes)
-        """Go on from a mark: what lies behind it is cut off, what lies before it must be as it was."""
+    def __init__(self, path: Path, mark: Mark = Mark()) -> None:  # noqa: B008 (immutable)
+        """Open at a mark: cut off what comes after it; raise ConfigError if what comes before it was changed."""
         self._path, self._mark = path, mark
         with explaining_disk_errors(path.parent):
             self._file = path.open("a+b", buffering=0)
             self._file.seek(0)
-            found = self._file.read(mark.length)
-            if Mark(len(found), google_crc32c.value(found)) != mark:
+            content = self._file.read(mark.length)
+            if Mark(len(content), google_crc32c.value(content)) != mark:
                 self._file.close()
                 raise ConfigError(
-                    f"{path} is not what it was at the checkpoint: lines are missing or were changed; put the old file "
-                    "back to go on"
+                    f"{path} is not what it was at the checkpoint: lines are missing or were changed; restore the old "
+                    "file to go on"
                 )
             self._file.truncate(mark.length)
 
@@ -56,39 +56,39 @@ class Journal:
         """Add a line of any kind."""
         data = json.dumps(line, allow_nan=False).encode() + b"\n"
         with explaining_disk_errors(self._path.parent):
-            if self._file.write(data) != len(data):  # a disk that is nearly full takes a part
+            if self._file.write(data) != len(data):  # a disk that is nearly full writes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._mark = Mark(self._mark.length + len(data), google_crc32c.extend(self._mark.crc32c, data))
 
     def sync(self) -> Mark:
-        """Have all lines on the disk, and say where the file ends."""
+        """Force all lines to the disk, and return the file's end."""
         with explaining_disk_errors(self._path.parent):
             os.fsync(self._file.fileno())
         return self._mark
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 
 class Unwritten(Journal):
-    """That of a process which writes none, as another one does."""
+    """A journal that writes nothing: for processes that are not the leader, and runs that record nothing."""
 
     def __init__(self) -> None:
         pass
 
     def write(self, seeds: Sequence[int], stage: int, step: int, numbers: Numbers) -> None:
-        """Let it go."""
+        """Do nothing."""
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """Let it go."""
+        """Do nothing."""
 
     def sync(self) -> Mark:
-        """There is nothing."""
+        """Return the start of the file."""
         return Mark()
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing."""
 
 
 def _plain(value: Any) -> Any:

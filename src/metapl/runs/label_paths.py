@@ -1,9 +1,9 @@
-"""pseudo_labels.jsonl: how the labels of a few unlabelled pictures change during training, for whoever looks later.
+"""pseudo_labels.jsonl: how the pseudo labels of a few unlabelled pictures change during training, for reports.
 
-Up to 40 times in a stage, whoever gives the pseudo labels is asked about the same pictures, as they are (the eval
-view, no noise), and its classes and certainties become a line; at the end of a stage that has a teacher, another line
-has the teacher's predictions for the test part. Only the run's first seed is looked at. Nothing random is drawn, so the
-training does not change. A resumed run continues the file to the same bytes, as it does with metrics.jsonl.
+Up to 40 times in a stage, the network that gives the pseudo labels predicts for the same pictures (eval view, no
+noise), and a line notes its classes and probabilities. At the end of a stage that has a teacher, another line has the
+teacher's predictions for the test part. Only the run's first seed is recorded. Nothing random is drawn, so the training
+does not change. A resumed run continues the file to the same bytes, as it does with metrics.jsonl.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,93 +27,95 @@ from metapl.train.program import Program
 
 FILE = "pseudo_labels.jsonl"
 FEWEST_MOMENTS, MOST_MOMENTS = 2, 40  # of a stage
-MOST_TEST = 10_000  # test pictures, at equal distances where there are more
-SHARE = 0.005  # of what a stage's steps compute may be spent on asking
-PASSES = 3  # forward and backward, in forward passes: what a step computes for each of its examples, at the least
+MOST_TEST = 10_000  # test pictures; if there are more, evenly spaced ones
+SHARE = 0.005  # the most that recording may cost, relative to a stage's steps
+PASSES = 3  # the least that a step costs for each of its examples, in forward passes
 
 Rows = NDArray[np.int64]
 
 
 def wanted(config: Config, program: Program, dataset: Dataset) -> bool:
-    """Is there anything to note?"""
+    """Whether the run records pseudo labels."""
     labels = any(stage.labeler for stage in program.stages)
     return labels and config.record_labels > 0 and is_picture(dataset.labeled) and len(dataset.unlabeled) > 0
 
 
 def opened(out: Path, mark: Mark, say: Callable[[str], None]) -> Journal:
-    """The file, open from where the checkpoint has it; one process writes it. One that was changed is set aside."""
+    """Open the file at the checkpoint's mark; only the leader writes it. A file that was changed is set aside."""
     if not processes.is_leader():
         return Unwritten()
     try:
         return Journal(out / FILE, mark)
     except ConfigError:
         old = checkpoint.set_aside(out / FILE).name if (out / FILE).exists() else None
-        kept = f"set aside as {old}" if old else "gone"
-        say(f"{FILE} is not what it was at the checkpoint, and {kept}: the run goes on, with labels from here on")
+        problem = f"is not what it was at the checkpoint, and is set aside as {old}" if old else "is missing"
+        say(f"{FILE} {problem}: the run goes on, and records labels from here on")
         return Journal(out / FILE)
 
 
 def recorder(config: Config, seed: int, datasets: Sequence[Dataset], lines: Journal) -> Record:
-    """Make what the loop shows its labelers to; the datasets are those of seeds that train together."""
+    """Make the record that the loop calls; `datasets` are those of the seeds that train at once."""
     dataset = datasets[0]
-    rows = spread(len(dataset.unlabeled), config.record_labels)
-    pictures: list[NDArray[np.generic]] = []  # read once, when they are needed
+    rows = evenly_spaced(len(dataset.unlabeled), config.record_labels)
+    pictures: list[NDArray[np.generic]] = []  # read at the first call
 
     def note(stage: int, step: int, labeling: Labeling) -> None:
         by = "teacher" if labeling.labeler.teaches else "network"
         place = {"seed": seed, "stage": stage, "step": step, "by": by}
         if labeling.labeler.corrector is None and not pictures:
-            pictures.append(some(dataset.unlabeled, rows))
-        examples = given(labeling, rows) if labeling.labeler.corrector else pictures[0]
-        predictions = _answers(config, labeling, examples, _at_once(config, labeling, datasets, len(rows)))
+            pictures.append(read_rows(dataset.unlabeled, rows))
+        examples = corrector_inputs(labeling, rows) if labeling.labeler.corrector else pictures[0]
+        predictions = _predictions(config, labeling, examples, _at_once(config, labeling, datasets, len(rows)))
         lines.add(place | {"part": "unlabeled", "of": len(dataset.unlabeled)} | predictions)
         if step == config.stages[stage].steps and labeling.labeler.teaches and labeling.labeler.corrector is None:
             size = held_out.examined_at_once(labeling.trained, config.augmentation, datasets)
-            predictions = _answers(config, labeling, dataset.test, size, spread(len(dataset.test), MOST_TEST))
+            predictions = _predictions(
+                config, labeling, dataset.test, size, evenly_spaced(len(dataset.test), MOST_TEST)
+            )
             lines.add(place | {"part": "test", "of": len(dataset.test)} | predictions)
 
     return Record([moments(stage, len(rows)) for stage in config.stages], note)
 
 
-def spread(total: int, most: int) -> Rows:
-    """Rows at equal distances, the first and the last among them; all where there are few."""
+def evenly_spaced(total: int, most: int) -> Rows:
+    """Up to `most` of `total` rows, evenly spaced, with the first and the last."""
     return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(np.int64))
 
 
 def moments(stage: Stage, pictures: int) -> list[int]:
-    """After which steps of a stage to ask: at equal distances, so rarely that nobody notices, and at its end."""
+    """The steps of a stage after which to record: evenly spaced, few enough to cost little, and its last."""
     batch = stage.labeled_batch + (stage.unlabeled_batch if stage.method.uses_unlabeled else 0)
     affordable = int(SHARE * PASSES * stage.steps * batch / pictures)
     count = min(stage.steps, max(FEWEST_MOMENTS, min(MOST_MOMENTS, affordable)))
     return np.unique(np.linspace(0, stage.steps, count + 1).round().astype(int)[1:]).tolist()
 
 
-def some(examples: Examples, rows: Rows) -> NDArray[np.generic]:
-    """Single examples; of those on a disk only these are read."""
+def read_rows(examples: Examples, rows: Rows) -> NDArray[np.generic]:
+    """Return these examples; of files, only theirs are read."""
     if isinstance(examples, np.ndarray):
         return examples[rows]
     return np.concatenate([examples[int(row) : int(row) + 1] for row in rows])
 
 
-def given(labeling: Labeling, rows: Rows) -> NDArray[np.float32]:
-    """What the first seed's corrector is shown of these examples: the predictions of the stage before's network."""
+def corrector_inputs(labeling: Labeling, rows: Rows) -> NDArray[np.float32]:
+    """The first seed's inputs to its corrector for these examples: the previous stage's stored predictions."""
     assert labeling.predictions is not None
     stored = labeling.predictions.unlabeled
     return np.asarray((stored if stored.ndim == 2 else stored[0])[rows], np.float32)
 
 
 def _at_once(config: Config, labeling: Labeling, datasets: Sequence[Dataset], count: int) -> int | None:
-    """As many as in an evaluation, whose program is there already, unless that would be far more than there are."""
+    """The batch size of an evaluation, whose program is compiled already, unless it is far more than `count`."""
     size = held_out.examined_at_once(labeling.trained, config.augmentation, datasets)
     return size if size <= 3 * count and labeling.labeler.corrector is None else None
 
 
-def _answers(
+def _predictions(
     config: Config, labeling: Labeling, examples: Examples, size: int | None, rows: Rows | None = None
 ) -> dict[str, Any]:
-    """Classes, and how sure of them the network is, in thousandths."""
+    """The predicted classes, and their probabilities in thousandths."""
     logits = held_out.logits(labeling.trained, config.augmentation, [examples], size)[0].astype(np.float64)
     logits = np.nan_to_num(logits if rows is None else logits[rows])
-    shares = np.exp(logits - logits.max(-1, keepdims=True))
-    sure = shares.max(-1) / shares.sum(-1)
-    return {"classes": logits.argmax(-1).tolist(), "thousandths": np.round(1000 * sure).astype(int).tolist()}
+    exponentials = np.exp(logits - logits.max(-1, keepdims=True))
+    largest = exponentials.max(-1) / exponentials.sum(-1)
+    return {"classes": logits.argmax(-1).tolist(), "thousandths": np.round(1000 * largest).astype(int).tolist()}

@@ -1,19 +1,19 @@
-"""What a folder is that holds no run, where it is known: a sweep's, or the demo's; each has a report of its own."""
+"""Explain folders that hold no run but belong to a sweep or to the demo, each of which has its own report."""
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
-_SWEEP = ("sweep.db", "workers", "sweep.json")  # the trials, who is at work on them, and the folder of the report alone
+_SWEEP = ("sweep.db", "workers", "sweep.json")  # the trials, the workers' locks, and a file of the report's folder
 _DEMO = ("two_moons.html", "accuracies.csv")
 
 
-def told(places: Iterable[Path]) -> str:
-    """A sentence about the first of the folders that is of a known kind, and what to look at instead; "" for none."""
-    return next((sentence for place in places if (sentence := _told(place))), "")
+def explain(places: Iterable[Path]) -> str:
+    """A sentence about the first folder of a sweep or a demo, and what to look at instead; "" if none is."""
+    return next((sentence for place in places if (sentence := _explain(place))), "")
 
 
-def _told(place: Path) -> str:
+def _explain(place: Path) -> str:
     if any(os.path.exists(place / name) for name in _SWEEP):
         best = _reports(place) / "best-METHOD.toml"
         return (
@@ -29,11 +29,11 @@ def _told(place: Path) -> str:
 
 
 def _reports(place: Path) -> Path:
-    """Where the newest tables of a sweep are, or will be."""
+    """The folder of a sweep's newest tables, or where they will be."""
     if os.path.exists(place / "sweep.json"):
         return place
     try:
-        found = [entry for entry in os.scandir(place) if entry.name.split("-")[0] == "report" and entry.is_dir()]
-        return place / max(found, key=lambda entry: entry.stat().st_mtime).name
+        reports = [entry for entry in os.scandir(place) if entry.name.split("-")[0] == "report" and entry.is_dir()]
+        return place / max(reports, key=lambda entry: entry.stat().st_mtime).name
     except (OSError, ValueError):
         return place / "report"

@@ -1,8 +1,8 @@
-"""A run's folder: what is in it before the first step, and what another session needs to go on with it.
+"""A run's folder: the files that are written before the first step, and that a resumed run reads.
 
-`config.toml` (all settings), `split.json` (who is labelled, with checksums) and `environment.json` (software, machine,
-seeds, and the checksums of what must not change under a run). config.toml is written last: a folder that has it is a
-run's. docs/runs.md lists all files.
+`config.toml` (all settings), `split.json` (which examples are labelled, with checksums) and `environment.json`
+(software, machine, seeds, and the checksums of what must not change during a run). config.toml is written last: a
+folder that has it holds a run. docs/runs.md lists all files.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,13 +26,13 @@ from metapl.system import folders, runtime
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
 CONFIG, SPLIT, ENVIRONMENT, RESULT = "config.toml", "split.json", "environment.json", "result.json"
-# With any of these changed it would be another run.
+# Entries of environment.json that must not change during a run.
 FIXED = ("config_sha256", "init_from_sha256", "seeds", "seeds_at_once", "data_folders", "folder")
 
 
 @dataclass(frozen=True)
-class Begun:
-    """What was fixed when a run began."""
+class RunSettings:
+    """What is fixed when a run begins."""
 
     config: Config
     seeds: tuple[int, ...]
@@ -40,8 +40,28 @@ class Begun:
     folders: Folders  # where data files are looked for
 
 
+class OtherVersionError(ConfigError):
+    """A run that another version of metapl began, and that this version cannot go on with."""
+
+    def __init__(self, run: Path, reason: str) -> None:
+        environment, now = _environment(run), runtime.version()
+        began_with = str(environment.get("metapl"))
+        again = f"or begin again with metapl train {run / CONFIG}"
+        if began_with == now:
+            commit = environment.get("commit") or "unknown"
+            super().__init__(
+                f"{run} was begun by another build of metapl {now} (commit {commit}), and this one cannot go on with "
+                f"it ({reason}): finish it with that build, {again}"
+            )
+        else:
+            super().__init__(
+                f"{run} was begun by metapl {began_with}; this is {now}, which cannot go on with it ({reason}): finish "
+                f"it with that version (pip install metapl=={began_with}), {again}"
+            )
+
+
 def claim(folder: Path) -> Path:
-    """Make the folder of a new run; one that holds a run is left alone."""
+    """Make the folder of a new run; raise ConfigError if it holds a run."""
     if (folder / RESULT).exists() and (folder / CONFIG).exists():
         raise ConfigError(f"--out {folder} holds a finished run, which is never overwritten; choose another folder")
     if (folder / CONFIG).exists():
@@ -51,19 +71,19 @@ def claim(folder: Path) -> Path:
     return folders.claim(folder)
 
 
-def write(out: Path, begun: Begun, manifest: Mapping[str, Any] | None) -> None:
-    """Note all that the run is to be; called with the run's lock held."""
-    text = configs.dump(begun.config)
+def write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) -> None:
+    """Write the files of a new run; the caller holds the run's lock."""
+    text = configs.dump(settings.config)
     environment = {
-        "metapl": runtime.describe()["versions"]["metapl"],
+        "metapl": runtime.version(),
         "commit": commit(),
         "command": sys.argv,
         "folder": os.getcwd(),
-        "data_folders": [str(folder.absolute()) for folder in begun.folders],
-        "seeds": list(begun.seeds),
-        "seeds_at_once": begun.seeds_at_once,
+        "data_folders": [str(folder.absolute()) for folder in settings.folders],
+        "seeds": list(settings.seeds),
+        "seeds_at_once": settings.seeds_at_once,
         "config_sha256": _sha256(text.encode()),
-        "init_from_sha256": _sha256_of_file(begun.config.init_from),
+        "init_from_sha256": _sha256_of_file(settings.config.init_from),
         **runtime.describe(),
     }
     with explaining_disk_errors(out):
@@ -73,59 +93,61 @@ def write(out: Path, begun: Begun, manifest: Mapping[str, Any] | None) -> None:
         write_atomically(out / CONFIG, text.encode())
 
 
-def read(run: Path) -> tuple[Begun, list[str]]:
-    """What the run is to be, and what differs from when it began: sentences for the user.
+def read(run: Path) -> tuple[RunSettings, list[str]]:
+    """Return the run's settings, and sentences that say what has changed on this machine since it began.
 
-    Settings that were edited are refused: a resumed run is the same run.
+    Settings that were edited are refused: a resumed run must be the same run.
     """
     environment = _environment(run)
     text = (run / CONFIG).read_bytes()
     if _sha256(text) != environment["config_sha256"]:
         raise ConfigError(
-            f"{run / CONFIG} was edited after the run began, and a resumed run is the same run: put it back, or begin "
-            f"another one with metapl train {run / CONFIG}"
+            f"{run / CONFIG} was edited after the run began, and a resumed run keeps its settings: undo the change, or "
+            f"begin another run with metapl train {run / CONFIG}"
         )
-    config = configs.parse(text.decode(), str(run / CONFIG))
+    try:
+        config = configs.parse(text.decode(), str(run / CONFIG))
+    except ConfigError as error:  # the file is as it was written, so another version wrote it
+        raise OtherVersionError(run, str(error)) from None
     if environment["init_from_sha256"] != _sha256_of_file(config.init_from):
         raise ConfigError(f"init_from: {config.init_from} is not the file that the run began with; put it back")
     places = tuple(Path(folder) for folder in environment["data_folders"])
-    begun = Begun(config, tuple(environment["seeds"]), environment["seeds_at_once"], places)
-    return begun, _differences(environment)
+    settings = RunSettings(config, tuple(environment["seeds"]), environment["seeds_at_once"], places)
+    return settings, _differences(environment)
 
 
 def fingerprint(run: Path) -> str:
-    """Tell a run from all others, wherever this machine has its folder."""
+    """A hash that tells a run from all others, wherever its folder is."""
     return _sha256((run / ENVIRONMENT).read_bytes())
 
 
 @contextmanager
 def where_it_began(run: Path) -> Iterator[None]:
-    """Work where the run was begun, if that folder is still there: paths in its settings may be relative to it."""
-    folder = Path(_environment(run)["folder"])
-    with chdir(folder) if folder.is_dir() else nullcontext():
+    """Work in the folder where the run began, if it still exists: paths in its settings may be relative to it."""
+    with folders.where_run_began(_environment(run)):
         yield
 
 
 def check_data(run: Path, dataset: Dataset) -> None:
-    """Refuse data that are not those that the run began with."""
+    """Raise ConfigError if the data are not those that the run began with."""
     if dataset.manifest is None:  # drawn from the seed
         return
     try:
         stored = dict(json.loads((run / SPLIT).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         raise ConfigError(
-            f"{run / SPLIT} is missing or damaged: whether the data are the same cannot be told"
+            f"{run / SPLIT} is missing or damaged, so the data cannot be compared with those that the run began with"
         ) from None
     check_manifest(stored, json.loads(json.dumps(dataset.manifest)))
 
 
 def commit() -> str | None:
-    """The commit of the code, where it runs from a checkout of its own; a + says that files were changed since."""
+    """The commit of the code, if it runs from its own git checkout; a + means that files were changed since."""
     source = Path(__file__).parents[1]
     try:
         top, head = _git(source, "rev-parse", "--show-toplevel", "HEAD").split()
         if Path(top) != source.parents[1]:
-            return None  # someone else's repository, with us installed in it
+            return None  # installed inside another repository
         return head + ("+" if _git(source, "status", "--porcelain") else "")
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
@@ -140,12 +162,12 @@ def _environment(run: Path) -> dict[str, Any]:
     if not (run / CONFIG).is_file():
         raise ConfigError(f"{run} is not the folder of a run: it has no {CONFIG}")
     try:
-        found = json.loads((run / ENVIRONMENT).read_text("utf-8"))
-        if found["checksum"] != _checksum(found):
+        environment = json.loads((run / ENVIRONMENT).read_text("utf-8"))
+        if environment["checksum"] != _checksum(environment):
             raise ValueError
-        return dict(found) | {"versions": dict(found["versions"])}
+        return dict(environment) | {"versions": dict(environment["versions"])}
     except (OSError, ValueError, TypeError, KeyError):
-        raise ConfigError(f"{run / ENVIRONMENT} is missing or damaged; without it the run cannot go on") from None
+        raise ConfigError(f"{run / ENVIRONMENT} is missing or damaged; without it the run cannot be resumed") from None
 
 
 def _differences(then: Mapping[str, Any]) -> list[str]:
@@ -160,7 +182,9 @@ def _differences(then: Mapping[str, Any]) -> list[str]:
     ]
     if not changed:
         return []
-    return [f"the run goes on, but its last bits may differ from those of a run in one go: {'; '.join(changed)}"]
+    return [
+        f"the run goes on, but its last bits may differ from those of a run without interruption: {'; '.join(changed)}"
+    ]
 
 
 def _checksum(environment: Mapping[str, Any]) -> str:
@@ -176,7 +200,7 @@ def _sha256(content: bytes) -> str:
 
 
 def _sha256_of_file(name: str) -> str | None:
-    """None where there is none."""
+    """SHA-256, or None if the file cannot be read."""
     try:
         with open(name, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

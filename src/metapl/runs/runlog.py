@@ -1,4 +1,4 @@
-"""What a run tells while it works: to a person, on the screen, and to all others who listen."""
+"""Reports of a running training: to the screen, and to all other listeners."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,10 +18,10 @@ from metapl.types import Listen, Metrics, Numbers
 
 
 class Reports:
-    """A run's `Watch`: hands the numbers on, each report when the next one has come.
+    """A run's `Watch`: passes each report to the listeners when the next one has come.
 
-    Read at once, they would stop the loop until the device has done what was asked of it; one report late, the device
-    has the next chunk of steps to work on while the loop waits.
+    Reading a report at once would make the loop wait until the device has finished its steps. One report later, the
+    device works on the next chunk of steps while the loop waits.
     """
 
     def __init__(self, ends: Sequence[int], listeners: Sequence[Listen]) -> None:
@@ -29,19 +29,19 @@ class Reports:
         self._waiting: list[tuple[int, int, Metrics]] = []
 
     def __call__(self, stage: int, done: int, metrics: Metrics) -> None:
-        """Take a report; the run's last one waits for no other."""
+        """Take a report; the run's last one is passed on at once."""
         step = self._starts[stage] + done
         self._waiting.append((stage, step, metrics))
-        self._hand_on(keep=0 if step == self._starts[-1] else 1)
+        self._pass_on(keep=0 if step == self._starts[-1] else 1)
 
     def flush(self) -> None:
-        """Hand on what there is: a checkpoint counts only if all that happened before it was seen, and kept."""
-        self._hand_on(keep=0)
+        """Pass on all reports: a checkpoint is valid only if the journal has everything before it."""
+        self._pass_on(keep=0)
         for listener in self._listeners:
             if flush := getattr(listener, "flush", None):
                 flush()
 
-    def _hand_on(self, keep: int) -> None:
+    def _pass_on(self, keep: int) -> None:
         while len(self._waiting) > keep:
             stage, step, on_device = self._waiting.pop(0)
             numbers = {name: np.asarray(value) for name, value in on_device.items()}
@@ -50,21 +50,21 @@ class Reports:
 
 
 class WatchRun(Protocol):
-    """Makes the `Watch` of one run: `done` steps over all stages came before this session; listeners hear all first."""
+    """Makes the `Watch` of one run; `done` steps came before this session. Listeners come before the screen."""
 
     def __call__(self, title: str, config: Config, done: int = 0, listeners: Sequence[Listen] = ()) -> Reports: ...
 
 
 class Screen(NamedTuple):
-    """What can be watched; several runs may go on at once."""
+    """Makes progress bars; several runs may train at once."""
 
     watch: WatchRun
-    counting: Counting  # (title, total) -> a function of how many are done: for work on examples between the steps
+    counting: Counting  # for work on examples between the steps, such as predictions
 
 
 @contextmanager
 def progress(console: Console) -> Iterator[Screen]:
-    """Show what runs are doing while the block lasts."""
+    """Show the progress of runs while the block runs."""
     with screen.bars(console) if console.is_terminal else screen.lines(console) as begin:
 
         def watch(title: str, config: Config, done: int = 0, listeners: Sequence[Listen] = ()) -> Reports:
@@ -84,13 +84,13 @@ def progress(console: Console) -> Iterator[Screen]:
 
 
 def examples_per_step(config: Config, stage: int, numbers: Numbers) -> int:
-    """How many examples all seeds together learn from at one step."""
+    """How many examples all seeds together use in one step."""
     batch, seeds = config.stages[stage], max((len(values) for values in numbers.values()), default=1)
     return seeds * (batch.labeled_batch + batch.unlabeled_batch * learns_unlabeled(list(numbers)))
 
 
 def keeper(config: Config, seeds: Sequence[int], dataset: Dataset) -> Keeper:
-    """Make the keeper of the guards for seeds that train together."""
+    """Make the keeper of the guards for seeds that train at once."""
     classes = len(dataset.class_names)
     stages = [facts(stage.method, stage.steps, dataset.labels, classes) for stage in config.stages]
     return Keeper(config.guards, stages, seeds)

@@ -1,4 +1,4 @@
-"""Between two pieces of steps: is it time to save the run, was it asked to stop, and where can it go on from?"""
+"""Between two chunks of steps: save the run if it is time, and stop it if it was asked to."""
 
 import json
 import time
@@ -19,89 +19,88 @@ from metapl.evaluate.results import Evaluation
 from metapl.runs import checkpoint
 from metapl.runs.checkpoint import Contents, Note, Writer
 from metapl.runs.journal import Journal, Mark, Unwritten
-from metapl.schema import ConfigError
 from metapl.system import processes
 from metapl.system.disk import free, reason, write_atomically
 from metapl.system.signals import Stop, Stopped
 from metapl.train import stored_predictions
 from metapl.train.loop import Snapshot
 
-FORMAT = 1
+FORMAT = 2  # of a checkpoint's note; metapl 0.1.0 wrote 1
 PROGRESS, LOG = "progress.json", "log.jsonl"
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
+Flush = Callable[[], None]  # writes all reports so far to the journal
 
 
 @dataclass
 class Progress:
-    """What a run has found so far, beside its weights: all of it goes into a checkpoint, and comes back from it."""
+    """What a run has done so far, beside its state: a checkpoint holds all of it."""
 
-    group: int = 0  # which of the groups of seeds is training
+    group: int = 0  # the group of seeds that is training
     history: list[Evaluation] = field(default_factory=list)
-    confusions: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # seed -> [right class, answer], the last
-    mark: Mark = Mark()  # of the metrics
-    labels_mark: Mark = Mark()  # of the pseudo labels
-    seconds: float = 0.0  # of work, in all sessions
-    begin: float = field(default_factory=time.monotonic)  # of this session, on the monotonic clock
+    confusions: dict[int, NDArray[np.int64]] = field(default_factory=dict)  # seed -> [true class, predicted class]
+    mark: Mark = Mark()  # in metrics.jsonl
+    labels_mark: Mark = Mark()  # in pseudo_labels.jsonl
+    seconds: float = 0.0  # of work, in earlier sessions
+    begin: float = field(default_factory=time.monotonic)  # when this session began, on the monotonic clock
 
     def seconds_so_far(self) -> float:
-        """All sessions' together."""
+        """Seconds of work in all sessions."""
         return self.seconds + time.monotonic() - self.begin
 
 
 class Saver:
-    """What the loop calls between two pieces of its steps."""
+    """Saves a run; the loop calls `between` between two chunks of steps."""
 
     def __init__(
         self,
         run: Path,
         config: Config,
-        found: Progress,
-        lines: Journal,
+        progress: Progress,
+        metrics: Journal,
         stop: Stop,
-        tell: Tell,
+        say: Say,
         labels: Journal | None = None,
     ) -> None:
-        self._run, self._config, self._found, self._stop, self._tell = run, config, found, stop, tell
-        self._lines, self._labels = lines, labels or Unwritten()
-        self.flush: Callable[[], None] = lambda: None  # has all reports so far written to `lines`
+        self._run, self._config, self._progress, self._stop, self._say = run, config, progress, stop, say
+        self._metrics, self._labels = metrics, labels or Unwritten()
         self._folder = run / checkpoint.FOLDER
         self._writer = Writer(self._folder, self._written, self._failed)
-        self._notes = {name: _kept(self._folder / name) for name in checkpoint.names(self._folder)}
+        self._notes = {name: _note_or_default(self._folder / name) for name in checkpoint.names(self._folder)}
         self._saved = time.monotonic()
-        self._answers: tuple[int, int, str | None] | None = None
+        self._predictions_checksum: tuple[int, int, str | None] | None = None  # of (group, stage)
 
     @property
     def newest(self) -> str | None:
-        """The last checkpoint that was written to its end."""
+        """The name of the newest complete checkpoint."""
         return max(self._notes, default=None)
 
-    def between(self, snapshot: Snapshot) -> None:
-        """Save the run if it is time, and stop it if someone has asked for that; of several processes, all at once."""
-        asked = self._asked()
+    def between(self, snapshot: Snapshot, flush: Flush = lambda: None) -> None:
+        """Save the run if it is time, and stop it if it was asked to; all processes do so at the same step."""
+        stopping = self._stop_requested()
         if processes.leader_decides(lambda: self.due(snapshot)):
-            self.save(snapshot)
-        if asked:
+            self.save(snapshot, flush)
+        if stopping:
             self.stop(f"step {snapshot.step:,} of stage {snapshot.stage + 1} of {len(self._config.stages)}")
 
-    def _asked(self) -> bool:
-        """Has a signal reached any process? Process 0's word counts, so that all stop after the same step."""
-        if self._stop.asked is not None and not processes.is_leader():
-            processes.request_stop(self._stop.asked)
-        number = processes.leader_decides(lambda: self._stop.asked or processes.requested_stop())
-        if number is not None and self._stop.asked is None:
-            self._stop.asked = Signals(number)
+    def _stop_requested(self) -> bool:
+        """Whether a signal has reached any process. The leader decides, so that all stop after the same step."""
+        if self._stop.signal is not None and not processes.is_leader():
+            processes.request_stop(self._stop.signal)
+        number = processes.leader_decides(lambda: self._stop.signal or processes.requested_stop())
+        if number is not None and self._stop.signal is None:
+            self._stop.signal = Signals(number)
         return number is not None
 
     def counting(self, counting: stored_predictions.Counting) -> stored_predictions.Counting:
-        """Stop on request while a network predicts for a training set, too: that goes on from its last batch."""
+        """Stop on request also while a network predicts for a training set; that goes on from its last batch later."""
 
         def start(title: str, total: int) -> stored_predictions.Count:
             count = counting(title, total)
 
             def counted(rows: int) -> None:
                 count(rows)
-                if self._asked():
+                if self._stop_requested():
                     self.stop(f"{title}, {rows:,} of {total:,}")
 
             return counted
@@ -109,42 +108,41 @@ class Saver:
         return start
 
     def stop(self, place: str) -> None:
-        """End the session; its last checkpoint is whole, or there is a word about it."""
-        asked = self._stop.asked
-        assert asked is not None
+        """Wait for the last checkpoint, then raise `Stopped`."""
+        number = self._stop.signal
+        assert number is not None
         self._writer.wait()
         kept = f"the newest checkpoint is {self.newest}" if self.newest else "no checkpoint has been written yet"
-        log(self._run, "stopped", signal=asked.name, checkpoint=self.newest)
-        raise Stopped(
-            f"stopped by {asked.name} at {place}; {kept}; metapl resume {self._run} goes on from there", asked
-        )
+        log(self._run, "stopped", signal=number.name, checkpoint=self.newest)
+        what = f"stopped by {number.name} at {place}; {kept}"
+        raise Stopped(what, number, f"metapl resume {self._run} goes on from there")
 
-    def save(self, snapshot: Snapshot) -> None:
-        """Begin to write a checkpoint; the training goes on as soon as the arrays are copied."""
+    def save(self, snapshot: Snapshot, flush: Flush) -> None:
+        """Begin to write a checkpoint; training goes on as soon as the arrays are copied."""
         self._writer.wait()
-        done = steps_done(self._config, self._found.group, snapshot.stage, snapshot.step)
-        self.flush()
-        name, note = checkpoint.name_of(done), self._note(snapshot, done, self._lines.sync())
-        contents = Contents((snapshot.state, snapshot.totals), note, _arrays(self._found.confusions))
+        done = steps_done(self._config, self._progress.group, snapshot.stage, snapshot.step)
+        flush()
+        name, note = checkpoint.name_of(done), self._note(snapshot, done, self._metrics.sync())
+        contents = Contents((snapshot.state, snapshot.totals), note, _arrays(self._progress.confusions))
         self._writer.write(name, contents, self._keep(name, note))
         self._saved = time.monotonic()
 
     def close(self) -> None:
-        """Wait until all is on the disk."""
+        """Wait until the last checkpoint is on the disk."""
         self._writer.wait()
 
     def due(self, snapshot: Snapshot) -> bool:
-        """Is it time?"""
+        """Whether it is time to save."""
         settings, step = self._config.checkpoint, snapshot.step
         late = settings.every_minutes > 0 and time.monotonic() - self._saved >= 60 * settings.every_minutes
         by_steps = any(every and step % every == 0 for every in (settings.every_steps, settings.keep_every_steps))
-        return self._stop.asked is not None or late or by_steps or step == self._config.stages[snapshot.stage].steps
+        return self._stop.signal is not None or late or by_steps or step == self._config.stages[snapshot.stage].steps
 
     def _note(self, snapshot: Snapshot, done: int, mark: Mark) -> Note:
         every = self._config.checkpoint.keep_every_steps
         return {
             "format": FORMAT,
-            "group": self._found.group,
+            "group": self._progress.group,
             "stage": snapshot.stage,
             "step": snapshot.step,
             "steps_done": done,
@@ -153,20 +151,20 @@ class Saver:
             "predictions_crc32c": self._checksum(snapshot),
             "metrics": mark._asdict(),
             "pseudo_labels": self._labels.sync()._asdict(),
-            "seconds": round(self._found.seconds_so_far(), 2),
-            "history": [evaluation_to_json(evaluation) for evaluation in self._found.history],
+            "seconds": round(self._progress.seconds_so_far(), 2),
+            "history": [evaluation_to_json(evaluation) for evaluation in self._progress.history],
         }
 
     def _checksum(self, snapshot: Snapshot) -> str | None:
-        """Of the predictions that the stage learns from; once for each stage, as they are large."""
-        key = (self._found.group, snapshot.stage)
-        if self._answers is None or self._answers[:2] != key:
+        """The checksum of the predictions that the stage learns from; computed once, as they are large."""
+        key = (self._progress.group, snapshot.stage)
+        if self._predictions_checksum is None or self._predictions_checksum[:2] != key:
             value = None if snapshot.predictions is None else stored_predictions.checksum(snapshot.predictions)
-            self._answers = (*key, value)
-        return self._answers[2]
+            self._predictions_checksum = (*key, value)
+        return self._predictions_checksum[2]
 
     def _keep(self, name: str, note: Note) -> Collection[str]:
-        """The newest ones, those that are kept for good, and the teacher of a stage that learns from predictions."""
+        """The checkpoints to keep: the newest, the lasting, and the teacher of a stage that learns from predictions."""
         before = sorted(other for other in self._notes if other < name)
         kept = {other for other in self._notes if self._notes[other]["lasting"]}
         newest = before[len(before) + 1 - self._config.checkpoint.keep :]
@@ -178,7 +176,7 @@ class Saver:
         progress = {key: note[key] for key in ("group", "stage", "step", "steps_done", "seconds")}
         if not processes.is_leader():
             return
-        with suppress(OSError):  # the checkpoint is there, whether this can be written or not
+        with suppress(OSError):  # the checkpoint counts even if this file cannot be written
             write_atomically(
                 self._run / PROGRESS, json.dumps({"checkpoint": name} | progress, indent=2).encode() + b"\n"
             )
@@ -187,81 +185,50 @@ class Saver:
     def _failed(self, name: str, error: Exception) -> None:
         why = reason(error)
         have = f"the newest checkpoint is {self.newest}" if self.newest else "without any checkpoint so far"
-        self._tell(
+        self._say(
             f"checkpoint {name} could not be written: {why} ({free(self._run)} free); training goes on, {have}, and "
-            "the next one is tried as usual"
+            "the next one will be tried as usual"
         )
         log(self._run, "checkpoint failed", checkpoint=name, reason=why)
 
 
 def steps_done(config: Config, group: int, stage: int, step: int) -> int:
-    """Steps of the whole run: of all groups of seeds, and of all stages."""
-    return group * sum(one.steps for one in config.stages) + sum(one.steps for one in config.stages[:stage]) + step
-
-
-def newest_good(run: Path, fits: Callable[[Note], str], tell: Tell) -> Path | None:
-    """The checkpoint to go on from; None if none was ever written.
-
-    What is damaged or half written is named and set aside, and the one before is taken; where none is left, that is an
-    error: whoever has lost days of work must not find out from a run that silently began anew.
-    """
-    folder = run / checkpoint.FOLDER
-    for path in sorted(folder.glob(f"{checkpoint.GROWING}*")):
-        tell(f"{path.name} was being written when the run ended: set aside as {checkpoint.set_aside(path).name}")
-    for name in reversed(checkpoint.names(folder)):
-        wrong = checkpoint.damage(folder / name) or fits(checkpoint.read_note(folder / name))
-        if not wrong:
-            _miss_the_newest(run, name, tell)
-            return folder / name
-        tell(f"checkpoint {name} is damaged ({wrong}): set aside as {checkpoint.set_aside(folder / name).name}")
-    if (run / PROGRESS).exists() or any(folder.glob(f"{checkpoint.DAMAGED}{checkpoint.WHOLE}*")):
-        raise ConfigError(
-            f"no good checkpoint of {run} is left, so there is nothing to go on from; metapl train {run}/config.toml "
-            "begins it again in another folder"
-        )
-    return None
-
-
-def _miss_the_newest(run: Path, name: str, tell: Tell) -> None:
-    """Someone may have removed it."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        newest = str(json.loads((run / PROGRESS).read_text("utf-8"))["checkpoint"])
-        if newest > name and not any((run / checkpoint.FOLDER).glob(f"*{newest}*")):
-            tell(f"checkpoint {newest}, which was the newest, is gone")
+    """Steps of the whole run so far: of all groups of seeds, and of all stages."""
+    steps = [stage.steps for stage in config.stages]
+    return group * sum(steps) + sum(steps[:stage]) + step
 
 
 def progress_in(path: Path) -> tuple[Progress, Note]:
-    """What the run had found when this checkpoint was written."""
+    """Read what a checkpoint of this version says is done, and its note."""
     note, arrays = checkpoint.read_note(path), checkpoint.read_arrays(path)
-    if note["format"] != FORMAT:
-        raise ConfigError(
-            f"{path} has format {note['format']}, this version reads {FORMAT}; go on with the one that wrote it"
-        )
     confusions = {
         int(seed): counts.astype(np.int64) for seed, counts in zip(arrays["seeds"], arrays["counts"], strict=True)
     }
     history = [evaluation_from_json(row) for row in note["history"]]
-    marks = Mark(**note["metrics"]), Mark(**note.get("pseudo_labels", {}))  # older ones have no labels
+    marks = Mark(**note["metrics"]), Mark(**note["pseudo_labels"])
     return Progress(note["group"], history, confusions, *marks, note["seconds"]), note
 
 
 def evaluation_to_json(evaluation: Evaluation) -> list[Any]:
-    """Numbers as JSON has them, which it gives back to the last bit."""
+    """An evaluation as JSON values, which keep every bit."""
     return [*evaluation[:3], list(evaluation.test), None if evaluation.val is None else list(evaluation.val)]
 
 
 def evaluation_from_json(row: Sequence[Any]) -> Evaluation:
-    """The way back."""
+    """Undo `evaluation_to_json`."""
     seed, stage, step, test, val = row
     return Evaluation(seed, stage, step, Scores(*test), None if val is None else Scores(*val))
 
 
 def log(run: Path, event: str, **more: Any) -> None:
-    """Add a line to log.jsonl, which has the times; it tells what happened, and nothing depends on it."""
+    """Add a line with the time to log.jsonl, which says what happened; nothing reads it to go on."""
     if not processes.is_leader():
         return
     line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "event": event} | more
-    with suppress(OSError), (run / LOG).open("a", encoding="utf-8") as file:  # who writes what matters will tell
+    with (
+        suppress(OSError),
+        (run / LOG).open("a", encoding="utf-8") as file,
+    ):  # a disk error will be reported where it matters
         file.write(json.dumps(line) + "\n")
 
 
@@ -270,8 +237,8 @@ def _arrays(confusions: Mapping[int, NDArray[np.int64]]) -> checkpoint.Arrays:
     return {"seeds": np.array(list(confusions), np.int64), "counts": counts}
 
 
-def _kept(path: Path) -> Note:
-    """A checkpoint's note; one that cannot be read keeps nothing: whoever needs the checkpoint will say so."""
+def _note_or_default(path: Path) -> Note:
+    """A checkpoint's note; if it cannot be read, one that does not ask to be kept."""
     try:
         return {"lasting": False, "ends_stage": False} | checkpoint.read_note(path)
     except (OSError, ValueError):

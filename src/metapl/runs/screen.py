@@ -1,4 +1,4 @@
-"""How progress looks: a bar for each run on a terminal, a plain line now and then elsewhere."""
+"""Show progress: a bar for each run on a terminal, else a plain line every few seconds."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ Begin = Callable[[str, int, int, str], Show]  # (title, how many are done, how m
 
 
 class _Line(ProgressColumn):
-    """All that a bar's line says, as far as there is room."""
+    """The text beside a bar, as much as fits."""
 
     def __init__(self, console: Console, titles: dict[str, None]) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _Line(ProgressColumn):
 
 
 class _Title(ProgressColumn):
-    """What a bar is called, cut where there is no room."""
+    """A bar's title, shortened to fit."""
 
     def __init__(self, console: Console, titles: dict[str, None]) -> None:
         super().__init__()
@@ -44,18 +44,18 @@ class _Title(ProgressColumn):
 
 
 def title_width(titles: dict[str, None], width: int) -> int:
-    """Room for the longest title, but at most a third of the line: the numbers need theirs."""
+    """The width of the longest title, but at most a third of the line, to leave room for the numbers."""
     return min(max(map(len, titles)), width // 3)
 
 
 def bar_width(width: int) -> int:
-    """Room for the bar."""
+    """The width of a bar."""
     return max(5, width // 10)
 
 
 @contextmanager
 def bars(console: Console) -> Iterator[Begin]:
-    """Show bars while the block lasts."""
+    """Show bars while the block runs."""
     titles: dict[str, None] = {}
     columns = (_Title(console, titles), BarColumn(bar_width=bar_width(console.width)), _Line(console, titles))
     with Progress(*columns, console=console) as shown:
@@ -66,7 +66,7 @@ def bars(console: Console) -> Iterator[Begin]:
             task = shown.add_task(title, total=total, completed=done, status=status)
 
             def show(done: int, numbers: Numbers, per_step: int) -> None:
-                del per_step  # there is no room
+                del per_step  # does not fit on the line
                 status.update(time.monotonic(), done, numbers)
                 shown.update(task, completed=done)
 
@@ -77,7 +77,7 @@ def bars(console: Console) -> Iterator[Begin]:
 
 @contextmanager
 def lines(console: Console) -> Iterator[Begin]:
-    """Print lines: the first report as soon as it is there, so that one sees life, then some seconds apart."""
+    """Print lines: the first report at once, to show that it works, then some seconds apart."""
 
     def say(line: str) -> None:
         console.print(line, highlight=False, markup=False, soft_wrap=True)

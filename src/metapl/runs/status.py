@@ -1,4 +1,4 @@
-"""What one line says of a run: how far it is, how fast, how long it will take, and its main numbers."""
+"""One line about a running training: its progress, speed, time left and main numbers."""
 
 import math
 from collections import deque
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from metapl.types import Numbers
 
 RATE_OVER = 10  # reports: enough to be steady, few enough to follow a stage that is slower than the one before
-SHORTEST_S = 1.0  # reports that come at once, since someone waited, say nothing of the rate
+SHORTEST_S = 1.0  # reports that come together after a wait say nothing about the rate
 
-# The main numbers, the most important first, and what they are called where there is little room.
+# The main numbers, the most important first, and their short names.
 SHORT = {
     "loss": "loss",
     "teacher_loss": "T",
@@ -29,14 +29,14 @@ SHORT = {
 
 
 class Clock:
-    """How fast a session goes: steps of a session before do not count, nor what it takes to compile the first ones."""
+    """The speed of this session: earlier sessions do not count, nor does the time to compile the first steps."""
 
     def __init__(self, now: float, done: int, total: int) -> None:
         self._begin, self._total = (now, done), total
         self._seen: deque[tuple[float, int]] = deque(maxlen=RATE_OVER)
 
     def update(self, now: float, done: int) -> None:
-        """Note that so many are done."""
+        """Note how many steps are done."""
         self._seen.append((now, done))
 
     def elapsed(self, now: float) -> float:
@@ -45,7 +45,7 @@ class Clock:
 
     @property
     def rate(self) -> float | None:
-        """Steps per second; None before there is a report."""
+        """Steps per second; None before the first report."""
         if not self._seen:
             return None
         short = self._seen[-1][0] - self._seen[0][0] < SHORTEST_S
@@ -54,7 +54,7 @@ class Clock:
         return steps / seconds if seconds > 0 and steps > 0 else None
 
     def left(self, now: float) -> float | None:
-        """Seconds until the end; between two reports the clock runs on."""
+        """Seconds until the end; between two reports they go down with the clock."""
         if not self._seen or self.rate is None:
             return None
         at, done = self._seen[-1]
@@ -62,16 +62,16 @@ class Clock:
 
 
 def duration(seconds: float) -> str:
-    """0:07, 12:34, 3:02:01; from a day on 2d 03:04."""
-    whole = math.ceil(seconds)
-    minutes, hours, days = whole // 60 % 60, whole // 3600 % 24, whole // 86400
+    """Format seconds: 0:07, 12:34, 3:02:01; a day or more as 2d 03:04."""
+    rounded = math.ceil(seconds)
+    minutes, hours, days = rounded // 60 % 60, rounded // 3600 % 24, rounded // 86400
     if days:
         return f"{days}d {hours:02}:{minutes:02}"
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+    return f"{hours}:{minutes:02}:{rounded % 60:02}" if hours else f"{minutes}:{rounded % 60:02}"
 
 
 def speed(rate: float, unit: str) -> str:
-    """So many steps a second; where one takes longer, seconds a step. Without a unit, in few letters."""
+    """Format a speed as steps per second, or as seconds per step if below 1; without a unit it is shorter."""
     if rate >= 1:
         return f"{rate:,.0f} {unit}/s".replace(" /", "/") if rate >= 10 else f"{rate:.1f} {unit}/s".replace(" /", "/")
     return f"{1 / rate:.1f} s/{unit.removesuffix('s') or 'step'}"
@@ -91,33 +91,33 @@ def main_numbers(numbers: Numbers) -> list[str]:
     return [f"{short} {percent.get(name, brief(shown[name]))}" for name, short in SHORT.items() if name in shown]
 
 
-class Piece(NamedTuple):
+class Segment(NamedTuple):
     """A part of a line."""
 
     text: str
-    needed: int  # the smaller, the more
+    priority: int  # 0 is the most important
 
 
-def fit(pieces: Collection[Piece], width: int) -> str:
-    """As many pieces as there is room for, in their order: what is needed most chooses first."""
-    kept: set[Piece] = set()
-    for piece in sorted(pieces, key=lambda piece: piece.needed):
-        if len(_joined(pieces, kept | {piece})) <= width:
-            kept.add(piece)
-    return _joined(pieces, kept)
+def fit(segments: Collection[Segment], width: int) -> str:
+    """Join the segments that fit, in their order; the most important are tried first."""
+    kept: set[Segment] = set()
+    for segment in sorted(segments, key=lambda segment: segment.priority):
+        if len(_joined(segments, kept | {segment})) <= width:
+            kept.add(segment)
+    return _joined(segments, kept)
 
 
-def _joined(pieces: Collection[Piece], kept: set[Piece]) -> str:
-    return "  ".join(piece.text for piece in pieces if piece in kept)
+def _joined(segments: Collection[Segment], kept: set[Segment]) -> str:
+    return "  ".join(segment.text for segment in segments if segment in kept)
 
 
 def shorten(text: str, width: int) -> str:
-    """Cut a text that has no room."""
+    """Cut a text to this width."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
 class Status:
-    """What is known of one run's way: shown as a line of pieces, as far as they fit."""
+    """What is known about one training's progress, as a line of the segments that fit."""
 
     def __init__(self, now: float, done: int, total: int, unit: str) -> None:
         self.done, self.total, self.unit = done, total, unit
@@ -125,7 +125,7 @@ class Status:
         self._latest: dict[str, NDArray[np.float32]] = {}
 
     def update(self, now: float, done: int, numbers: Numbers) -> None:
-        """Take the next report; what it does not say stays as it was, such as the last evaluation."""
+        """Take the next report; numbers that it lacks, such as the last evaluation, keep their values."""
         self.done = done
         self.clock.update(now, done)
         self._latest |= numbers
@@ -137,15 +137,16 @@ class Status:
             time = f"in {elapsed}"
         else:
             time = f"starting, {elapsed}" if left is None else f"{duration(left)} left"
-        pieces = [Piece(f"{self.done:,}/{self.total:,}", 0), Piece(time, 1)]
+        segments = [Segment(f"{self.done:,}/{self.total:,}", 0), Segment(time, 1)]
         if rate is not None:
-            pieces.append(Piece(speed(rate, ""), 5))
-        pieces += [Piece(text, (2, 3, 4)[i] if i < 3 else 3 + i) for i, text in enumerate(main_numbers(self._latest))]
-        return fit(pieces, width)
+            segments.append(Segment(speed(rate, ""), 5))
+        for i, text in enumerate(main_numbers(self._latest)):
+            segments.append(Segment(text, (2, 3, 4)[i] if i < 3 else 3 + i))
+        return fit(segments, width)
 
 
 def sentence(title: str, status: Status, now: float, per_step: int, numbers: Numbers, skip: Sequence[str]) -> str:
-    """Say the same, in full, for a log: every number but those whose names begin with `skip`."""
+    """The same as a full sentence for a log, with every number but those whose names begin with `skip`."""
     parts = [f"{title}: {status.done:,} of {status.total:,} {status.unit}", f"{status.clock.elapsed(now):.0f} s"]
     if (rate := status.clock.rate) is not None:
         parts.append(speed(rate, status.unit))

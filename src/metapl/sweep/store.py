@@ -6,7 +6,6 @@ worker died is marked as failed, and then its slot gets another one: no slot can
 however many workers on however many machines come and go.
 """
 
-import fcntl
 import socket
 import threading
 import uuid
@@ -24,6 +23,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from metapl.schema import ConfigError
 from metapl.sweep.plan import Budget, Method, identity
+from metapl.system.lock import held, is_held
 
 HEARTBEAT_S, GRACE_S = 20, 120  # a worker on another machine that is silent for longer than this is taken for dead
 SQLITE_TIMEOUT_S = 120  # how long a worker waits for another one's write
@@ -161,24 +161,8 @@ def presence(folder: Path) -> Iterator[Path]:
     """A locked file for as long as this worker lives: the system lets go of it, however the worker ends."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.lock"
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        try:
-            yield path.absolute()
-        finally:
-            path.unlink(missing_ok=True)
-
-
-def is_held(lock: Path) -> bool:
-    """Does a worker hold this lock?"""
-    try:
-        with lock.open() as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            return False
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    with held(path):
+        yield path.absolute()
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from metapl.sweep import store
 from metapl.sweep.plan import Budget, Plan
 from metapl.sweep.store import Row
 from metapl.system import runtime
-from metapl.train.loop import Trained, train
+from metapl.train.loop import Hooks, Trained, train
 from metapl.types import Metrics
 
 WORST = 0.0  # the accuracy of a trial that diverges
@@ -129,7 +129,8 @@ def validation_accuracy(config: Config, trial: optuna.Trial, plan: Plan, data: D
     if plan.budget.prune:
         every = max(1, config.stages[-1].steps // REPORTS)
         config = dataclasses.replace(config, eval_every_steps=every)
-    trained = train(config, [config.seed], datasets, refuse_divergence, examine=examine if plan.budget.prune else None)
+    hooks = Hooks(refuse_divergence, examine=examine if plan.budget.prune else None)
+    trained = train(config, [config.seed], datasets, hooks)
     return accuracy_of(config, trained, datasets)
 
 

@@ -1,4 +1,4 @@
-"""Files that are whole or not there at all, and what to say when a disk does not take them."""
+"""Write files completely or not at all, and explain errors of the disk."""
 
 import errno
 import os
@@ -9,41 +9,41 @@ from pathlib import Path
 
 from metapl.schema import ConfigError
 
-GROWING = ".new"  # ends the name of a file that is not whole yet
+UNFINISHED = ".new"  # suffix of a file that is still being written
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file as a whole: whoever reads it, after a crash too, sees the old one or the new one."""
-    new = path.with_name(f"{path.name}{GROWING}")
+    """Write a file so that readers see the old content or the new, never a part of it, even after a crash."""
+    new = path.with_name(f"{path.name}{UNFINISHED}")
     try:
         with new.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
-    except OSError as error:  # half a file is of no use, and a full disk has no room for it
+    except OSError as error:  # a partial file is useless, and takes room on a full disk
         with suppress(OSError):
             new.unlink()
-        error.filename = str(path)  # writing does not tell, and opening names the growing one
+        error.filename = str(path)  # write errors name no file, and open errors name the unfinished one
         raise
     sync(path.parent)
 
 
-def give_name(made: Path, path: Path) -> None:
-    """Give a file that is whole now its name, unless something else has it: that is never overwritten."""
+def move_to_free(source: Path, path: Path) -> None:
+    """Rename a finished file to `path`; raise ConfigError if that exists, and overwrite nothing."""
     try:
-        os.link(made, path)
+        os.link(source, path)
     except FileExistsError:
-        raise ConfigError(f"{path} has come to be there meanwhile, and is left alone; the result is {made}") from None
+        raise ConfigError(f"{path} already exists, and is not overwritten; the result was saved as {source}") from None
     except OSError:  # a file system without links
-        made.replace(path)
+        source.replace(path)
     else:
-        made.unlink()
+        source.unlink()
 
 
 def sync(path: Path) -> None:
-    """Have a file's bytes, or a folder's names, on the disk: renaming alone may come there before what is renamed."""
+    """Force a file's bytes, or a folder's names, to the disk; otherwise a rename may reach it before the file does."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -53,21 +53,21 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def explaining_disk_errors(run: Path, then: str = "") -> Iterator[None]:
-    """Turn a disk's refusal into a sentence, and say what to do `then`; a run can go on from its checkpoints."""
+    """Turn a disk error into a ConfigError that says what to do `then`: by default, to resume the run."""
     try:
         yield
     except OSError as error:
         why = f"{error.filename or run} could not be written: {reason(error)} ({free(run)} free)"
-        raise ConfigError(f"{why}; when that is mended, {then or f'metapl resume {run} goes on'}") from None
+        raise ConfigError(f"{why}; when that is fixed, {then or f'metapl resume {run} goes on'}") from None
 
 
 def is_refusal(error: OSError) -> bool:
-    """Is it the disk that takes no more, rather than a mistake of ours?"""
+    """Whether the disk refused to write (full, over quota, read-only, broken)."""
     return error.errno in _REFUSALS
 
 
 def reason(error: Exception) -> str:
-    """Why something could not be written, in the system's few words; libraries wrap them into many."""
+    """The system's short message for a write error, taken out of the long messages of libraries."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     known = (os.strerror(number) for number in _REFUSALS)
@@ -76,11 +76,11 @@ def reason(error: Exception) -> str:
 
 
 def free(folder: Path) -> str:
-    """How much the disk can still take."""
+    """How much space the disk has left, in words."""
     try:
         left = float(shutil.disk_usage(folder).free)
     except OSError:
-        return "an unknown amount is"
+        return "an unknown amount"
     for unit in ("bytes", "kB", "MB", "GB"):
         if left < 1000:
             return f"{left:.3g} {unit}"

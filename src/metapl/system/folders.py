@@ -1,8 +1,10 @@
-"""Output folders: nothing that a user has is ever overwritten."""
+"""Output folders, which are never overwritten, and the folder where a run began."""
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from metapl.schema import ConfigError
 
@@ -10,9 +12,9 @@ _PROBE = ".metapl-write-test"
 
 
 def claim(folder: Path, ours: Collection[str] = ()) -> Path:
-    """Make the folder, or take it if it is empty; refuse anything else.
+    """Make the folder, or use it if it is empty; otherwise raise ConfigError.
 
-    `ours` are names of files that a start which was killed may have left, and that nobody misses.
+    Files named in `ours` do not count: a start that was killed may have left them.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -26,9 +28,24 @@ def claim(folder: Path, ours: Collection[str] = ()) -> Path:
 
 
 def next_free(folder: Path, ours: Collection[str] = ()) -> Path:
-    """The folder itself where it is free, else the first of folder-2, folder-3, … that is."""
+    """The folder itself if it is new or empty, else the first of folder-2, folder-3, … that is."""
     names = itertools.chain([folder], (folder.with_name(f"{folder.name}-{i}") for i in itertools.count(2)))
     return next(name for name in names if not name.exists() or (name.is_dir() and not _is_occupied(name, ours)))
+
+
+@contextmanager
+def where_run_began(environment: Mapping[str, Any], more: Sequence[Path] = ()) -> Iterator[list[Path]]:
+    """Work in the folder where a run began, if it still exists: paths in its settings may be relative to it.
+
+    `environment` is the content of the run's environment.json; entries of a wrong type are ignored. Yields the folders
+    where the run's data may be: `more`, which the user names, then those that the run used.
+    """
+    noted, began_in = environment.get("data_folders"), environment.get("folder")
+    recorded = [Path(folder) for folder in noted if isinstance(folder, str)] if isinstance(noted, list) else []
+    folders = [*(folder.absolute() for folder in more), *recorded]
+    there = Path(began_in) if isinstance(began_in, str) else None
+    with chdir(there) if there is not None and there.is_dir() else nullcontext():
+        yield folders
 
 
 def _is_occupied(folder: Path, ours: Collection[str]) -> bool:
@@ -36,7 +53,7 @@ def _is_occupied(folder: Path, ours: Collection[str]) -> bool:
 
 
 def _probe(file: Path) -> None:
-    """Try to write: a full disk still takes a name, but no bytes."""
+    """Try to write: a full disk can still create a file, but cannot hold its bytes."""
     try:
         file.write_bytes(bytes(4096))
     finally:

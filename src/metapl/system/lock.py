@@ -1,7 +1,7 @@
-"""One process at a time works on a run.
+"""File locks: one process at a time works on a folder, and others can see whether it is alive.
 
-The lock is the system's own (`flock`): it ends with the process that holds it, however that one ends, so a lock file
-that is left behind means nothing. The file names the process for whoever is refused.
+The lock is the system's own (`flock`). It ends with the process that holds it, however that process ends, so a lock
+file that is left behind means nothing. The file names the process, for those who are refused.
 """
 
 import fcntl
@@ -16,12 +16,12 @@ from typing import IO
 from metapl.schema import ConfigError
 
 FILE = "lock"
-PATIENCE_S = 10.0  # for the children of a killed process, which hold its lock until they have noticed
+PATIENCE_S = 10.0  # the children of a killed process hold its lock until they notice
 
 
 @contextmanager
 def locked(folder: Path, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Hold the lock of a run's folder while the block lasts; refuse if another process has it."""
+    """Hold the lock of a folder while the block runs; raise ConfigError if another process holds it."""
     try:
         file = (folder / FILE).open("a+", encoding="utf-8")
     except OSError as error:
@@ -34,6 +34,41 @@ def locked(folder: Path, patience_s: float = PATIENCE_S) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold a lock file of this process's own while the block runs, then delete it."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds this lock; False if the file is missing."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released when the file is closed
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def holder(path: Path) -> int | None:
+    """The id of the process that holds a folder's lock, as the lock file names it; None if none does."""
+    try:
+        with path.open("rb") as file:
+            pid, *host = file.read(256).decode("utf-8", "replace").split()
+        if host in ([], [socket.gethostname()]) and _is_gone(int(pid)):
+            return None
+        return int(pid) if is_held(path) else None
+    except (OSError, ValueError):
+        return None
+
+
 def _take(file: IO[str], folder: Path, until: float) -> None:
     while True:
         try:
@@ -41,23 +76,22 @@ def _take(file: IO[str], folder: Path, until: float) -> None:
         except BlockingIOError:
             file.seek(0)
             pid, host = (*file.read().split(), "?", "?")[:2]
-            if _is_gone(pid, host) and time.monotonic() < until:
+            gone = host == socket.gethostname() and pid.isdigit() and _is_gone(int(pid))
+            if gone and time.monotonic() < until:
                 time.sleep(0.1)
                 continue
             raise ConfigError(
-                f"process {pid} on {host} is at work in {folder}: wait for its end, or end it (kill {pid} lets it save)"
+                f"process {pid} on {host} is at work in {folder}: wait for its end, or kill {pid}, which lets it save"
             ) from None
         except OSError as error:
             raise ConfigError(f"{folder} cannot be locked on this file system: {error.strerror}") from None
         return
 
 
-def _is_gone(pid: str, host: str) -> bool:
-    """Is the process that the lock names certainly over?"""
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
+def _is_gone(pid: int) -> bool:
+    """Whether this machine certainly has no such process."""
     try:
-        os.kill(int(pid), 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except (PermissionError, OverflowError):

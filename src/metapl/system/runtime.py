@@ -234,8 +234,13 @@ def on_cpus(quick: Callable[..., Result], usual: Callable[..., Result], *args: A
     return lax.platform_dependent(*args, cpu=quick, default=usual)
 
 
+def version() -> str:
+    """The version of metapl."""
+    return metadata.version("metapl")
+
+
 def describe() -> dict[str, Any]:
-    """The machine and the software that a measured number belongs to."""
+    """The machine and the software, to note beside measured numbers."""
     import jax
 
     device = jax.devices()[0]

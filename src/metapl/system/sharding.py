@@ -6,8 +6,8 @@
     width     of pictures and activations: over `model`, with halo exchanges at convolutions (Section 4)
     weights   one dimension of every kernel, of its optimizer's state and its moving average
 
-Networks and the loop name a dimension; the table says which axis of the mesh it goes to, the compiler's partitioner
-does the rest. A run on many devices has the numbers of a run on one, but for the order in which sums are rounded.
+Networks and the loop name a dimension; the table says which axis of the mesh it goes to, and the compiler's partitioner
+does the rest. A run on many devices computes the numbers of a run on one, except for the order in which sums round.
 """
 
 import functools
@@ -34,28 +34,28 @@ Mode = Literal["auto", "single", "data", "hybrid", "weights"]
 
 DATA, MODEL = "data", "model"
 ALL = (DATA, MODEL)
-# What is not in a row is whole on every device.
+# A dimension that is not in a row is whole on every device.
 TABLE: dict[str, dict[str, Axes]] = {
     "data": {"examples": DATA, "batch": DATA},
     "weights": {"examples": DATA, "batch": DATA, "weights": DATA},
     "hybrid": {"examples": ALL, "batch": DATA, "width": MODEL, "weights": MODEL},
 }
-SPLIT = "kernel"  # what flax calls the weights that are worth it: scales, biases and averages are a thousandth of them
+SPLIT = "kernel"  # flax's name of the weights that are worth splitting; all others together are a thousandth of them
 
 
 @dataclass(frozen=True)
 class Parallel:
-    """How devices share the work: it changes where numbers are computed, not which."""
+    """How devices share the work. It changes where numbers are computed, not the numbers."""
 
     mode: Mode = "auto"
-    """data: each device has a part of the batch. hybrid: in groups of `model` devices, which share each picture's width
-    and all weights. weights: as data, with all weights in parts. auto: data, or one device where batches do not divide.
-    """
+    """data: each device has a share of the batch. hybrid: groups of `model` devices share each picture's width and all
+    weights. weights: as data, and the weights are split over the devices. auto: data, or one device if the batches do
+    not divide evenly."""
     model: Annotated[int, Ge(1)] = 1
-    """hybrid: how many devices share a picture and the weights; the paper has 16."""
+    """hybrid: how many devices share a picture and the weights; the paper uses 16."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if (self.mode == "hybrid") != (self.model > 1):
             raise ValueError(f"mode 'hybrid' goes with a model above 1, got {self.mode!r} and {self.model}")
 
@@ -66,20 +66,20 @@ class Layout:
 
     mesh: Mesh | None = None
     rules: tuple[tuple[str, Axes], ...] = ()
-    words: str = ""  # what to tell the user
+    words: str = ""  # a description for the user
 
     @property
     def devices(self) -> int:
-        """How many there are."""
+        """The number of devices."""
         return 1 if self.mesh is None else self.mesh.size
 
     @property
     def everywhere(self) -> NamedSharding | None:
-        """All of an array on every device."""
+        """The sharding that puts all of an array on every device."""
         return None if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
 
     def __call__(self, function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-        """Let the names of dimensions mean something while a function is traced."""
+        """Return the function, traced with the mesh and the table, so that names of dimensions have an effect."""
         mesh = self.mesh
         if mesh is None:
             return function
@@ -92,55 +92,56 @@ class Layout:
         return traced
 
     def shardings(self, state: PyTree, leading: int = 0) -> PyTree:
-        """Where each leaf of a state belongs, or of its shapes: kernels in parts of one dimension.
+        """The sharding of each leaf of a state, or of its shapes: kernels are split along one dimension.
 
-        `leading` axes are not of the kernels' own: those of the seeds. Nor is that of stacked blocks, which a loop goes
-        along.
+        The first `leading` axes (those of the seeds) are not split, nor is the axis of stacked blocks, along which a
+        loop runs.
         """
         return jax.tree_util.tree_map_with_path(lambda path, leaf: self._sharding(path, leaf.shape, leading), state)
 
     def constrain(self, state: PyTree, leading: int = 0) -> PyTree:
-        """In a traced function: have a state be where it belongs."""
+        """In a traced function: constrain a state to its `shardings`."""
         if self.mesh is None:
             return state
         return jax.tree.map(jax.lax.with_sharding_constraint, state, self.shardings(state, leading))
 
     def reshard(self, state: PyTree, leading: int = 0) -> PyTree:
-        """Say where a state is in the words of `shardings`: in others, the steps would be compiled twice."""
+        """Give a state exactly its `shardings`; with equivalent ones, the steps would be compiled twice."""
         return state if self.mesh is None else jax.device_put(state, self.shardings(state, leading))
 
     def replicate(self, tree: PyTree) -> PyTree:
-        """In a traced function: have all of it on every device, where every process can read it."""
+        """In a traced function: put all of it on every device, so that every process can read it."""
         if self.mesh is None:
             return tree
         return jax.tree.map(lambda leaf: jax.lax.with_sharding_constraint(leaf, PartitionSpec()), tree)
 
     def put(self, tree: PyTree) -> PyTree:
-        """Copy arrays, which every process has, to every device."""
+        """Copy arrays that every process has to every device."""
         everywhere = self.everywhere
         return tree if everywhere is None else jax.tree.map(lambda leaf: _put(leaf, everywhere), tree)
 
-    def placed(self, shapes: PyTree, leading: int = 0) -> PyTree:
-        """Say of a state's shapes where they belong, too."""
+    def with_shardings(self, shapes: PyTree, leading: int = 0) -> PyTree:
+        """Add the shardings to a state's shapes."""
         if self.mesh is None:
             return shapes
 
-        def at(leaf: Any, place: NamedSharding) -> jax.ShapeDtypeStruct:
-            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
+        def at(leaf: Any, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
         return jax.tree.map(at, shapes, self.shardings(shapes, leading))
 
     def warm_up_collectives(self) -> None:
-        """Have the processes connect in every group that they will compute in, while all are here.
+        """Connect the processes in every group that they will compute in.
 
-        On CPUs (gloo) a group connects at its first sum, for which its members have to come within 30 s of each other:
-        who has to compile a program that another has kept would come too late. Once connected, they wait for longer.
+        On CPUs (gloo) a group connects at its first sum, and its members must arrive within 30 s of each other. A
+        process that must compile a program that another has cached would arrive too late. Once connected, they wait
+        longer.
         """
         if self.mesh is None or jax.process_count() == 1:
             return
         groups = [axes for axes in (DATA, MODEL, ALL) if _size(self.mesh, axes) > 1]
         sums = jax.shard_map(
-            lambda one: [jax.lax.psum(one, axes) for axes in groups],
+            lambda number: [jax.lax.psum(number, axes) for axes in groups],
             mesh=self.mesh,
             in_specs=PartitionSpec(),
             out_specs=PartitionSpec(),
@@ -148,33 +149,33 @@ class Layout:
         jax.block_until_ready(jax.jit(sums)(self.put(np.float32(1))))
 
     def share(self, size: int) -> tuple[tuple[int, ...], int]:
-        """Which rows of a batch of this size this process has to read: some (which) of so many equal parts."""
+        """Which rows of a batch of this size this process reads: (its blocks, the number of equal blocks in all)."""
         if self.mesh is None or jax.process_count() == 1:
             return (0,), 1
         where: Mapping[Any, Any] = self._rows(1, (size,)).devices_indices_map((size,))
         firsts = sorted({index[0].start or 0 for index in where.values()})
-        own = {index[0].start or 0 for device, index in where.items() if device.process_index == jax.process_index()}
-        return tuple(firsts.index(first) for first in sorted(own)), len(firsts)
+        mine = {index[0].start or 0 for device, index in where.items() if device.process_index == jax.process_index()}
+        return tuple(firsts.index(first) for first in sorted(mine)), len(firsts)
 
     def put_rows(self, rows: NDArray[np.generic], size: int, leading: int = 0) -> Array:
-        """Make a batch of this size of the rows that each process has read; `leading` axes come before it."""
+        """Make a batch of this size from the rows that each process has read; `leading` axes come before the rows."""
         if self.mesh is None:
             return jax.device_put(rows)
         shape = (*rows.shape[:leading], size, *rows.shape[leading + 1 :])
         return jax.make_array_from_process_local_data(self._rows(leading + 1, shape), rows, shape)
 
-    def spread(self, rows: NDArray[np.generic], leading: int = 0) -> Array:
-        """Share the rows of a batch, which every process has, among all devices; `leading` axes come before it."""
+    def shard_rows(self, rows: NDArray[np.generic], leading: int = 0) -> Array:
+        """Distribute a batch that every process has over the devices; `leading` axes come before the rows."""
         if self.mesh is None:
             return jnp.asarray(rows)
         return _put(rows, self._rows(leading + 1, rows.shape))
 
     def rows(self, shape: Sequence[int], leading: int = 0) -> NamedSharding | None:
-        """Where the rows of a batch belong; `leading` axes come before them."""
+        """The sharding of a batch's rows; `leading` axes come before them."""
         return None if self.mesh is None else self._rows(leading + 1, shape)
 
     def _rows(self, dimensions: int, shape: Sequence[int]) -> NamedSharding:
-        """Over all devices, or else over the replicas, or else nowhere, as the size allows."""
+        """Split the rows over all devices, or over the replicas, or not at all, as the size allows."""
         assert self.mesh is not None
         choices: tuple[Axes, ...] = (dict(self.rules)["examples"], DATA)
         axes = next((axes for axes in choices if shape[dimensions - 1] % _size(self.mesh, axes) == 0), None)
@@ -186,9 +187,9 @@ class Layout:
         axes = dict(self.rules).get("weights")
         spec: list[Any] = []
         if axes and getattr(path[-1] if path else None, "key", None) == SPLIT:
-            each = _size(self.mesh, axes)
+            devices = _size(self.mesh, axes)
             leading += any(str(getattr(step, "key", "")).endswith(STACKED) for step in path)
-            dividing = [(size, place) for place, size in enumerate(shape) if place >= leading and size % each == 0]
+            dividing = [(size, place) for place, size in enumerate(shape) if place >= leading and size % devices == 0]
             if dividing:
                 spec = [*[None] * max(dividing)[1], axes]
         return NamedSharding(self.mesh, PartitionSpec(*spec))
@@ -198,59 +199,60 @@ SINGLE = Layout()
 
 
 class ShareError(ConfigError):
-    """The devices that there are cannot share the work in the way that was asked for."""
+    """The devices cannot share the work in the way that the settings ask for."""
 
 
 def layout(
     settings: Parallel,
     batches: Mapping[str, int],
     devices: Sequence[Any] | None = None,
-    parts: Mapping[str, int] | None = None,
+    microbatches: Mapping[str, int] | None = None,
 ) -> Layout:
-    """Choose who does what, for batches by the names of their settings; `devices` may be of another machine.
+    """Choose how devices share the work; `devices` may be those of another machine.
 
-    `parts` are what networks see of the batches at once, where that is less.
+    `batches` are batch sizes by the names of their settings, `microbatches` the sizes of microbatches, if any.
     """
-    found = jax.devices() if devices is None else devices
+    available = jax.devices() if devices is None else devices
     several = devices is None and jax.process_count() > 1
     if settings.mode == "single" and several:
-        raise ShareError("parallel.mode = 'single' is for one process, and there are several")
-    if settings.mode == "single" or (len(found) == 1 and settings.mode != "hybrid"):
+        raise ShareError("parallel.mode = 'single' is for one process, and there are several; choose another mode")
+    if settings.mode == "single" or (len(available) == 1 and settings.mode != "hybrid"):
         return SINGLE
-    if len(found) % settings.model:
-        raise ShareError(f"parallel.model = {settings.model} does not divide the {len(found)} devices that there are")
+    if len(available) % settings.model:
+        raise ShareError(f"parallel.model = {settings.model} does not divide the {len(available)} devices")
     mode = "data" if settings.mode == "auto" else settings.mode
-    shape = (len(found) // settings.model, settings.model)
-    if wrong := _undivided({**batches, **(parts or {})}, shape[0] if mode == "hybrid" else len(found)):
+    shape = (len(available) // settings.model, settings.model)
+    if wrong := _undivided({**batches, **(microbatches or {})}, shape[0] if mode == "hybrid" else len(available)):
         if settings.mode == "auto" and not several:
-            return Layout(words=f"one of {len(found)} devices works: {wrong}")
+            return Layout(words=f"only one of {len(available)} devices is used: {wrong}")
         raise ShareError(wrong)
-    mesh = Mesh(arranged(shape, found), ALL)
+    mesh = Mesh(device_grid(shape, available), ALL)
     table = dict(TABLE[mode])
-    if _undivided(batches, len(found)):
+    if _undivided(batches, len(available)):
         table["examples"] = DATA
     return Layout(mesh, tuple(table.items()), _words(mode, shape))
 
 
-def arranged(shape: tuple[int, int], devices: Sequence[Any]) -> NDArray[Any]:
-    """Place replicas and their members so that neighbours in the mesh are near each other in the machine.
+def device_grid(shape: tuple[int, int], devices: Sequence[Any]) -> NDArray[Any]:
+    """Arrange the devices as [replica, member], so that neighbours in the mesh are near each other in the machine.
 
-    A side of the machine may be shared by both axes: groups of 2 on a slice of 4×4 chips.
+    Both axes may share a side of the machine: groups of 2 on a slice of 4×4 chips.
     """
     try:
         return mesh_utils.create_device_mesh(shape, list(devices), allow_split_physical_axes=True)
     except (AssertionError, NotImplementedError, ValueError):
         raise ConfigError(
             f"{len(devices)} devices of this machine cannot be arranged as {shape[0]} × {shape[1]}: "
-            "take a part of it that is a whole block of chips, or another parallel.model"
+            "use a rectangular block of its chips, or another parallel.model"
         ) from None
 
 
 def named(array: Array, *names: str | None) -> Array:
-    """In a traced function: say what an array's dimensions are, for the table to share them among devices.
+    """In a traced function: name an array's dimensions, so that the table says which devices share them.
 
-    A dimension that does not divide stays whole: of parts of unequal size, the partitioner of jax 0.10.2 makes wrong
-    gradients of convolutions. So does a name that the table does not have; without a mesh, nothing happens.
+    A dimension that does not divide evenly stays whole: with parts of unequal size, the partitioner of jax 0.10.2 makes
+    wrong gradients of convolutions. A dimension whose name is not in the table stays whole, too. Without a mesh, the
+    array is returned as it is.
     """
     if not jax.sharding.get_abstract_mesh().shape:
         return array
@@ -266,17 +268,17 @@ def by_examples(tree: PyTree) -> PyTree:
 def as_networks_see(tree: PyTree) -> PyTree:
     """In a traced function: share views as networks share their activations; pictures are [B, H, W, C]."""
 
-    def seen(leaf: Array) -> Array:
+    def share(leaf: Array) -> Array:
         return activations(leaf) if leaf.ndim == 4 else named(leaf, "batch", *(None,) * (leaf.ndim - 1))
 
-    return jax.tree.map(seen, tree)
+    return jax.tree.map(share, tree)
 
 
 def activations(array: Array, stride: int = 1) -> Array:
-    """In a traced function: name the dimensions of activations [N, H, W, C]; others have none to name.
+    """In a traced function: name the dimensions of activations [N, H, W, C]; other arrays are returned as they are.
 
-    What a layer with a stride makes too narrow to be shared is whole before it already: of a width in parts, its own
-    would come out twice as large in a loop.
+    If a layer with a stride makes the width too narrow to be split, the width is not split before that layer either:
+    otherwise the layer's output would come out twice as wide in a loop.
     """
     if array.ndim != 4 or not jax.sharding.get_abstract_mesh().shape:
         return array
@@ -285,7 +287,7 @@ def activations(array: Array, stride: int = 1) -> Array:
 
 
 def _fits(size: int, name: str | None) -> bool:
-    """Do the devices that the table gives a dimension to have equal parts of it?"""
+    """Whether the devices that share a dimension get equal parts of it."""
     sizes = jax.sharding.get_abstract_mesh().shape
     rules: dict[str | None, Any] = dict(get_logical_axis_rules())
     axes = rules.get(name, ())
@@ -293,15 +295,15 @@ def _fits(size: int, name: str | None) -> bool:
 
 
 def gathered(weights: Array) -> Array:
-    """In a traced function: have a layer's weights whole on every device, to compute with them.
+    """In a traced function: put all of a layer's weights on every device, to compute with them.
 
-    Left to itself, the partitioner of jax 0.10.2 splits convolutions by channels at times, some gradients wrongly.
+    Otherwise the partitioner of jax 0.10.2 sometimes splits convolutions by channels, which makes some gradients wrong.
     """
     return named(weights, *(None,) * weights.ndim)
 
 
 def to_host(leaf: Any) -> NDArray[np.generic]:
-    """All of an array, wherever its parts are; every process has to ask for it."""
+    """Copy all of an array to the host, from whichever devices hold it; every process must call this."""
     if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
         return np.asarray(leaf)
     return np.asarray(multihost_utils.process_allgather(leaf, tiled=True))
@@ -321,7 +323,7 @@ def _size(mesh: Mesh, axes: Axes) -> int:
 
 
 def _undivided(batches: Mapping[str, int], among: int) -> str:
-    """Say which batch cannot be shared evenly; empty if none."""
+    """Say which batch size does not divide by `among`; "" if all do."""
     for name, size in batches.items():
         if size % among:
             near = sorted({max(among, size // among * among), -(-size // among) * among})

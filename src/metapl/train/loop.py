@@ -1,6 +1,6 @@
-"""The one loop: for every stage, for every piece of its steps, `state, totals = advance(state, totals, …)`.
+"""The one loop: for every stage, for every chunk of its steps, `state, totals = advance(state, totals, …)`.
 
-What `advance` does is compiled (`program.py`); no number depends on how the loop is cut.
+What `advance` does is compiled (`program.py`). No number depends on how the steps are cut into chunks.
 """
 
 import bisect
@@ -28,130 +28,134 @@ from metapl.types import Array, Keep, Labeler, Metrics, Network, PyTree, StoredP
 from metapl.weights import load
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
-Tell = Callable[[str], None]  # a sentence for the user
 
 
 class Trained(NamedTuple):
-    """What a run leaves behind; `weights` have a leading axis for the seeds."""
+    """A trained network; `weights` have a leading axis for the seeds."""
 
     network: Network
     weights: Weights
     layout: Layout = SINGLE
 
 
-Examine = Callable[[int, int, Trained], Metrics]  # (stage, steps done, what there is so far) -> numbers for each seed
+Examine = Callable[[int, int, Trained], Metrics]  # (stage, steps done, the network so far) -> numbers for each seed
 
 
 class Labeling(NamedTuple):
-    """Who gives the pseudo labels at one time."""
+    """The network that gives the pseudo labels at one moment."""
 
     labeler: Labeler
     trained: Trained
-    predictions: StoredPredictions | None  # what a corrector is shown
+    predictions: StoredPredictions | None  # a corrector's inputs
 
 
 class Record(NamedTuple):
-    """Someone who wants to see who labels."""
+    """When to note the pseudo labels, and the function that notes them."""
 
-    moments: Sequence[Collection[int]]  # after which steps of each stage
+    moments: Sequence[Collection[int]]  # for each stage, the steps after which `note` is called
     note: Callable[[int, int, Labeling], None]  # (stage, steps done, who labels)
 
 
 class Snapshot(NamedTuple):
-    """A run between two pieces of its steps: all that its future depends on, beside its settings and data."""
+    """A run between two chunks of steps: all that its future depends on, beside its settings and data."""
 
     stage: int
     step: int  # steps done in this stage
-    state: PyTree  # the loop gives it away at the next piece
+    state: PyTree  # donated to the device at the next chunk
     totals: Metrics  # since the last report
-    predictions: (
-        StoredPredictions | None
-    )  # what the stage learns from, if it is the predictions of the stage before's network
+    predictions: StoredPredictions | None  # those that the stage learns from, if its method uses any
 
 
 class Resumed(NamedTuple):
-    """Where a run goes on that was saved there."""
+    """The checkpoint that a run goes on from."""
 
     stage: int
     step: int
-    restore: Callable[[PyTree], PyTree]  # the shapes and places of (state, totals) -> their values
+    restore: Callable[[PyTree], PyTree]  # (shapes and shardings of (state, totals)) -> their values
 
 
-Between = Callable[[Snapshot], None]  # called between two pieces of steps: saves the run if it is time; may raise
+Between = Callable[[Snapshot], None]  # called between two chunks of steps: saves the run if it is time; may raise
 
 
-class Listeners(NamedTuple):
-    """Who is told what on the way through a stage's steps."""
+class Hooks(NamedTuple):
+    """Functions that the loop calls on its way; by default they do nothing."""
 
-    watch: Watch
-    examine: Examine | None
-    record: Record | None
-    between: Between
+    watch: Watch = lambda *_: None  # receives every report
+    say: Callable[[str], None] = lambda _: None  # receives sentences for the user
+    examine: Examine | None = None  # measures the weights every `eval_every_steps` and at the end
+    record: Record | None = None  # is shown who gives the pseudo labels; changes nothing
+    counting: Counting = lambda *_: lambda _: None  # counts examples while a network predicts for the training set
+    between: Between = lambda _: None
+
+
+NO_HOOKS = Hooks()
+
+
+class Training(NamedTuple):
+    """What one call of `train` works with."""
+
+    config: Config
+    seeds: Sequence[int]
+    datasets: Sequence[Dataset]
+    program: Program
+    hooks: Hooks
+    folder: Path | None  # for stored predictions
 
 
 def train(
     config: Config,
     seeds: Sequence[int],
     datasets: Sequence[Dataset],
-    watch: Watch = lambda *_: None,
-    tell: Tell = lambda _: None,
-    examine: Examine | None = None,
+    hooks: Hooks = NO_HOOKS,
     program: Program | None = None,
-    counting: Counting = lambda *_: lambda _: None,
     folder: Path | None = None,
-    between: Between = lambda _: None,
     resumed: Resumed | None = None,
-    record: Record | None = None,
 ) -> Trained:
-    """Run all stages, for all seeds at once; each seed has its data set, which may be the same one for all.
+    """Train all stages, for all seeds at once, and return the last stage's network.
 
-    `examine` looks at the weights every `eval_every_steps` and at the end; what it says is reported with the metrics.
-    `record` is shown who gives the pseudo labels, and changes nothing.
-    What a stage's network says of the training set is stored in `folder`, if the next one learns from it.
+    Each seed has its dataset; several seeds may share one. What `hooks.examine` returns is reported with the metrics.
+    `folder` keeps the predictions that a stage learns from; without it they are in a temporary folder.
     """
-    program = program or prepare(config, datasets)
+    training = Training(config, seeds, datasets, program or prepare(config, datasets), hooks, folder)
+    program = training.program
     layout, resident = program.layout, on_device(config, program, seeds, datasets)
-    pretrained = layout.put(pretrained_weights(config, program.networks[0], datasets[0], tell))
+    pretrained = layout.put(pretrained_weights(config, program.networks[0], datasets[0], hooks.say))
     seed_keys = layout.put(jnp.stack([jax.random.key(seed) for seed in seeds]))
-    listeners = Listeners(watch, examine, record, between)
 
     weights: Weights | None = None
     for index in range(resumed.stage if resumed else 0, len(config.stages)):
         stage, functions = config.stages[index], program.stages[index]
         predictions = None
         if isinstance(stage.method, StoredPredictionsConfig):
-            predictions = predictions_for(
-                config, program, index, stage.method.keep, weights, seeds, datasets, folder, counting
-            )
-            weights = None  # all that held the large network: its memory is free before the next one is made
+            predictions = predictions_for(training, index, stage.method.keep, weights)
+            weights = None  # the last reference to the large network: free its memory before the next one is made
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
         fresh = pretrained if config.stage_models[index] == config.model else None
         first = min(resumed.step if resumed else 0, stage.steps - 1)
         with feeding(stage, datasets[0], resident, predictions, keys, first, layout) as feed:
-            begun = begin(functions, keys, weights, feed.predictions, feed.at(first), fresh, resumed, layout)
+            start = begin(functions, keys, weights, feed.predictions, feed.at(first), fresh, resumed, layout)
             weights = resumed = None  # the state has what it needs of them
-            state = steps_of(index, config, program, keys, feed, predictions, begun, listeners)
+            state = steps_of(training, index, keys, feed, predictions, start)
         weights = functions.predictor(state)
-        del begun, state
+        del start, state
     assert weights is not None  # a config has at least one stage
     return Trained(program.networks[-1], weights, layout)
 
 
 def steps_of(
+    training: Training,
     index: int,
-    config: Config,
-    program: Program,
     keys: Array,
     feed: Feed,
     predictions: StoredPredictions | None,
-    begun: tuple[PyTree, Metrics, int],
-    listeners: Listeners,
+    start: tuple[PyTree, Metrics, int],
 ) -> PyTree:
-    """Do a stage's steps from where it begins, and give its last state."""
+    """Do a stage's steps from `start` (state, totals, step), and return its last state."""
+    config, program, hooks = training.config, training.program, training.hooks
     stage, functions, network = config.stages[index], program.stages[index], program.networks[index]
-    watch, examine, record, between = listeners
-    state, totals, step = begun
-    nothing = functions.zeros(state, keys, feed.predictions, feed.at(min(step, stage.steps - 1)))
+    examine, record = hooks.examine, hooks.record
+    state, totals, step = start
+    zero_totals = functions.zeros(state, keys, feed.predictions, feed.at(min(step, stage.steps - 1)))
     examined = examinations(config, index) if examine else set()
     reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
     noted = record.moments[index] if record and functions.labeler else ()
@@ -164,13 +168,13 @@ def steps_of(
         pace.follow(last - step, totals)
         step = last
         if step in reports:
-            metrics, totals = means(totals, step - before(reports, step)), nothing
+            metrics, totals = means(totals, step - before(reports, step)), zero_totals
             if examine and step in examined:
                 metrics |= examine(index, step, Trained(network, functions.predictor(state), program.layout))
-            watch(index, step, metrics)
+            hooks.watch(index, step, metrics)
         if record and functions.labeler and step in noted:
             record.note(index, step, labeling(functions.labeler, network, state, predictions, program.layout))
-        between(Snapshot(index, step, state, totals, predictions))
+        hooks.between(Snapshot(index, step, state, totals, predictions))
     return state
 
 
@@ -181,17 +185,17 @@ def labeling(
     predictions: StoredPredictions | None,
     layout: Layout,
 ) -> Labeling:
-    """Show who labels now; all of it is the state's own, which the next steps take away."""
+    """Return who labels now. Its arrays belong to the state, and the next steps overwrite them."""
     return Labeling(labeler, Trained(labeler.corrector or network, labeler.weights(state), layout), predictions)
 
 
 def borders(steps: int, every: int) -> set[int]:
-    """Where to stop on the way through a stage's steps: at each multiple, and at the end."""
+    """Every multiple of `every` up to `steps`, and `steps` itself."""
     return {steps, *range(every, steps, every)}
 
 
 def examinations(config: Config, stage: int) -> set[int]:
-    """After which steps of a stage the weights are looked at."""
+    """The steps of a stage after which the weights are evaluated."""
     if config.eval_every_steps:
         return borders(config.stages[stage].steps, config.eval_every_steps)
     return {config.stages[stage].steps} if stage == len(config.stages) - 1 else set()
@@ -203,7 +207,7 @@ def following(stops: Sequence[int], step: int) -> int:
 
 
 def before(stops: Sequence[int], step: int) -> int:
-    """The last stop before a step, or the beginning."""
+    """The last stop before a step, or 0."""
     index = bisect.bisect_left(stops, step)
     return stops[index - 1] if index else 0
 
@@ -218,57 +222,50 @@ def begin(
     resumed: Resumed | None,
     layout: Layout,
 ) -> tuple[PyTree, Metrics, int]:
-    """Make a stage's state, totals and first step, or take those that were saved."""
+    """Return a stage's state, totals and first step: new ones, or those of a checkpoint."""
     if resumed is None:
         state = layout.reshard(functions.init(keys, weights, predictions, data, pretrained), leading=1)
         return state, functions.zeros(state, keys, predictions, data), 0
     like = jax.eval_shape(functions.init, keys, weights, predictions, data, pretrained)
     shapes = like, jax.eval_shape(functions.zeros, like, keys, predictions, data)
-    state, totals = resumed.restore(layout.placed(shapes, leading=1))
+    state, totals = resumed.restore(layout.with_shardings(shapes, leading=1))
     return state, totals, resumed.step
 
 
-def predictions_for(
-    config: Config,
-    program: Program,
-    stage: int,
-    keep: Keep,
-    weights: Weights | None,
-    seeds: Sequence[int],
-    datasets: Sequence[Dataset],
-    folder: Path | None,
-    counting: Counting,
-) -> StoredPredictions:
-    """Have the stage before's network answer for the training set, on disk even if no one keeps the files.
+def predictions_for(training: Training, stage: int, keep: Keep, weights: Weights | None) -> StoredPredictions:
+    """Have the previous stage's network predict for the training set, and store that on disk.
 
-    A stage that was left in its middle has its predictions there already, and the network is gone.
+    Without `weights` the stage was interrupted: its predictions are on disk already, and the network is gone.
     """
+    config, datasets, program = training.config, training.datasets, training.program
     with tempfile.TemporaryDirectory() as scratch:
-        stem = predictions_stem(folder or Path(scratch), stage)
+        stem = predictions_stem(training.folder or Path(scratch), stage)
         if weights is None:
-            return stored_predictions.read(seeds, keep, stem, to_device=not datasets[0].from_files)
+            return stored_predictions.read(training.seeds, keep, stem, to_device=not datasets[0].from_files)
         network = program.networks[stage - 1]
         teacher = Teacher(config.stage_models[stage - 1], network, weights, config.augmentation, program.layout)
-        return stored_predictions.predict(teacher, seeds, datasets, keep, stem, counting)
+        return stored_predictions.predict(teacher, training.seeds, datasets, keep, stem, training.hooks.counting)
 
 
 def predictions_stem(folder: Path, stage: int) -> Path:
-    """What the files are called that hold what a stage learns from."""
+    """How the names of the files begin that hold the predictions a stage learns from."""
     return folder / f"predictions-stage{stage - 1}"
 
 
-def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell: Tell) -> Weights | None:
-    """Read what every fresh network starts from, if the settings name a file; `tell` what it could not give."""
+def pretrained_weights(
+    config: Config, network: Network, dataset: Dataset, say: Callable[[str], None]
+) -> Weights | None:
+    """Read the weights that every fresh network starts from, if the settings name a file; `say` what it lacks."""
     if not config.init_from:
         return None
     weights, note = load(Path(config.init_from), shapes(config, network, dataset))
     if note:
-        tell(note)
+        say(note)
     return weights
 
 
 def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
-    """What the network's weights look like for such examples, without making any."""
+    """The shapes of the network's weights for such examples; nothing is computed."""
     view = views.eval_view(config.augmentation)
     key, example = jax.random.key(0), dataset.labeled[:1]
     return jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
@@ -276,5 +273,5 @@ def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
 
 @jax.jit
 def means(totals: Metrics, steps: Array | int) -> Metrics:
-    """What a report says: apart from the steps, so that it is the same however they were cut."""
+    """A report's numbers. Computed apart from the steps, so that they do not depend on how the steps are cut."""
     return over_known(jax.tree.map(lambda total: total / steps, totals))

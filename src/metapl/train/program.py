@@ -1,8 +1,8 @@
 """What is compiled: a stage's functions, for all the seeds that train at once.
 
-Randomness is a function of (seed, stage, step), and sums of metrics go on from piece to piece, so no number depends on
-how the steps are cut. Several seeds train at once: the same steps under `vmap`, with a data set and a state for each
-seed along the leading axis. Seeds that train one after another share a `Program`, so that they compile once.
+Randomness is a function of (seed, stage, step), and the sums of metrics are carried from chunk to chunk, so no number
+depends on how the steps are cut. Seeds that train at once do the same steps under `vmap`, with a dataset and a state
+for each seed along the leading axis. Seeds that train one after another share a `Program`, so that it is compiled once.
 """
 
 import sys
@@ -17,7 +17,7 @@ from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data.loading import loader
 from metapl.data.sources.dataset import Dataset
-from metapl.models.microbatches import in_parts
+from metapl.models.microbatches import in_microbatches
 from metapl.scores import score
 from metapl.system import sharding
 from metapl.system.sharding import SINGLE, Layout
@@ -25,45 +25,47 @@ from metapl.types import Array, Batch, Labeler, Metrics, Network, PyTree, Views,
 from metapl.weights import starting_from
 
 Predictions = loader.PredictionsOnDevice | None
-Data = loader.Resident | loader.Piece  # a training set on the device, or the part of it that the next steps need
+Data = loader.Resident | loader.StepBatches  # a training set on the device, or the batches of the next steps
 
 
 class StageProgram(NamedTuple):
     """One stage's functions.
 
-    All that differs between seeds has a leading axis: states, totals, keys, a teacher's predictions, and the data
-    if each seed has its own.
+    What differs between seeds has a leading axis: states, totals, keys, a teacher's predictions, and the data if
+    each seed has its own.
     """
 
-    init: Any  # (keys, weights, predictions, data, pretrained) -> state; fresh networks start from `pretrained`, if any
-    zeros: Any  # (state, keys, predictions, data) -> totals of no steps
-    advance: Any  # (state, totals, keys, predictions, data, first, last) -> (state, totals); the state is given away
-    predictor: Callable[[PyTree], Weights]  # which of a state's weights are evaluated and handed on
+    init: (
+        Any  # (keys, weights, predictions, data, pretrained) -> state; fresh networks start from `pretrained`, if given
+    )
+    zeros: Any  # (state, keys, predictions, data) -> totals of zero steps
+    advance: Any  # (state, totals, keys, predictions, data, first, last) -> (state, totals); the state is donated
+    predictor: Callable[[PyTree], Weights]  # (state) -> the weights that are evaluated and passed on
     labeler: Labeler | None  # who gives the pseudo labels, where they change
-    longest: int  # how many steps `advance` can do at a time
+    longest: int  # the most steps that one call of `advance` can do
 
 
 class Program(NamedTuple):
     """What is compiled, once for all the seeds that train one after another in groups of one size."""
 
     networks: tuple[Network, ...]  # each stage's
-    own_data: bool  # has each seed data of its own?
+    own_data: bool  # whether each seed has data of its own
     stages: tuple[StageProgram, ...]
-    layout: Layout  # who computes it
+    layout: Layout  # the devices that compute it
 
 
 def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
-    """Make the program for these settings and the data sets of all seeds."""
+    """Make the program for these settings and the datasets of all seeds."""
     own_data = any(dataset is not datasets[0] for dataset in datasets)
     networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
     pairs = zip(config.stages, networks, strict=True)
-    layout = sharding.layout(config.parallel, batches(config), parts=parts(config))
+    layout = sharding.layout(config.parallel, batches(config), microbatches=microbatch_sizes(config))
     stages = tuple(stage_functions(config, stage, network, own_data, layout) for stage, network in pairs)
     return Program(networks, own_data, stages, layout)
 
 
 def batches(config: Config) -> dict[str, int]:
-    """How large the batches are that methods look at, by the names of their settings."""
+    """The sizes of the batches that methods use, by the names of their settings."""
     return {
         f"stages.{index}.{name}": size
         for index, stage in enumerate(config.stages)
@@ -72,13 +74,13 @@ def batches(config: Config) -> dict[str, int]:
 
 
 def stage_batches(stage: Stage) -> dict[str, int]:
-    """Those of one stage."""
+    """The sizes of one stage's batches."""
     labeled = {"labeled_batch": stage.labeled_batch}
     return labeled | {"unlabeled_batch": stage.unlabeled_batch} if stage.method.uses_unlabeled else labeled
 
 
-def parts(config: Config) -> dict[str, int]:
-    """How much of the batches networks see at once, where that is less."""
+def microbatch_sizes(config: Config) -> dict[str, int]:
+    """The sizes of the microbatches of stages that cut their batches, by names that tell how they come about."""
     return {
         f"stages.{index}.{name} / microbatches": size // stage.microbatches
         for index, stage in enumerate(config.stages)
@@ -91,7 +93,7 @@ def stage_functions(
     config: Config, stage: Stage, network: Network, own_data: bool, layout: Layout = SINGLE
 ) -> StageProgram:
     """Make a stage's functions; nothing is compiled yet."""
-    network = in_parts(network, stage.microbatches)
+    network = in_microbatches(network, stage.microbatches)
     algorithm = algorithms.build(stage.method, network, stage.steps)
     to_views = views.build(config.augmentation, stage.microbatches, layout.devices)
 
@@ -99,7 +101,7 @@ def stage_functions(
         return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
 
     def batch_at(data: Data, predictions: Predictions, order_key: Array, step: Array) -> Batch:
-        if isinstance(data, loader.Piece):
+        if isinstance(data, loader.StepBatches):
             return loader.batch_of(data, step)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
         sizes = stage.labeled_batch, stage.unlabeled_batch
@@ -108,7 +110,7 @@ def stage_functions(
     def init(
         key: Array, start: Weights | None, predictions: Predictions, data: Data, pretrained: Weights | None
     ) -> PyTree:
-        # The loaded weights come as an argument: a constant would be compiled into the program, all gigabytes of it.
+        # The loaded weights are an argument: as a constant, all their gigabytes would be compiled into the program.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
         first = augment(batch_at(data, predictions, order_key, jnp.uint32(0)), view_key)
@@ -152,9 +154,9 @@ def stage_functions(
 def with_placement_kept(
     steps: Callable[..., tuple[PyTree, Metrics]], layout: Layout
 ) -> Callable[..., tuple[PyTree, Metrics]]:
-    """Have the state that steps give be where the one was that they took: else the next ones would be compiled anew.
+    """Keep the state on the devices where it was; otherwise the next steps would be compiled again.
 
-    What comes out of a loop, the compiler places as it likes.
+    The compiler chooses freely where it places what comes out of a loop.
     """
 
     def advance(*args: PyTree) -> tuple[PyTree, Metrics]:
@@ -167,7 +169,7 @@ def with_placement_kept(
 def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., PyTree]:
     """Map over the leading axis of all arguments but the last `shared`.
 
-    One seed goes without `vmap`, under which convolutions become grouped ones and slow.
+    One seed goes without `vmap`: `vmap` would turn convolutions into grouped ones, which are slow.
     """
 
     def mapped(*args: PyTree) -> PyTree:

@@ -134,7 +134,7 @@ def precompute(
 
 
 def _ask(teacher: Teacher, index: int, answer: Answer, examples: Some) -> Some:
-    return np.asarray(answer(teacher.weights, index, teacher.layout.spread(examples)))
+    return np.asarray(answer(teacher.weights, index, teacher.layout.shard_rows(examples)))
 
 
 def _classes(teacher: Teacher, examples: Examples) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metapl.data.loading import feed, loader
-from metapl.data.loading.feed import PredictionsOnDisk
+from metapl.data.loading.feed import PredictionsOnDisk, Sampling
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import OnDisk, Reading
 from metapl.data.sources.source import Files
@@ -55,26 +55,27 @@ def test_files_and_the_device_give_the_same_batches(
     expected_answers = predictions and loader.PredictionsOnDevice(
         *(part if part is None else jnp.asarray(part) for part in predictions)
     )
-    with feed.from_files(on_disk, KEY, sizes, STEPS, first, predictions) as read:
+    with feed.from_files(on_disk, KEY, Sampling(*sizes, STEPS), first, predictions) as read:
         assert read.longest == 1
         for step in range(first, STEPS):
             found = read.at(step)
             assert found is read.at(step)
             expected = loader.batch(resident, KEY, jnp.uint32(step), *sizes, expected_answers)
             jax.tree.map(np.testing.assert_array_equal, loader.batch_of(found, jnp.uint32(step)), expected)
-        with pytest.raises(ValueError, match="step 5 or the next one can be had, not 3"):
+        with pytest.raises(ValueError, match="step 5 or the next one can be read, not 3"):
             read.at(3)
 
 
 def test_labelled_pictures_in_the_place_of_the_unlabelled_ones(on_disk: Dataset, resident: loader.Resident) -> None:
-    with feed.from_files(feed.labeled_only(on_disk), KEY, (3, 5), STEPS) as read:
+    with feed.from_files(feed.labeled_only(on_disk), KEY, Sampling(3, 5, STEPS)) as read:
         expected = loader.batch(loader.labeled_only(resident), KEY, jnp.uint32(0), 3, 5)
         jax.tree.map(np.testing.assert_array_equal, loader.batch_of(read.at(0), jnp.uint32(0)), expected)
 
 
 def test_unlabelled_pictures_that_no_one_looks_at_are_not_read(on_disk: Dataset, resident: loader.Resident) -> None:
     missing = OnDisk(Files((Path("missing.png"),) * 13), 0, Reading())
-    with feed.from_files(on_disk._replace(unlabeled=missing), KEY, (3, 5), STEPS, 2, labeled_alone=True) as read:
+    sampling = Sampling(3, 5, STEPS, uses_unlabeled=False)
+    with feed.from_files(on_disk._replace(unlabeled=missing), KEY, sampling, 2) as read:
         found, expected = loader.batch_of(read.at(2), jnp.uint32(2)), loader.batch(resident, KEY, jnp.uint32(2), 3, 5)
     np.testing.assert_array_equal(found.labeled, expected.labeled)
     np.testing.assert_array_equal(found.labels, expected.labels)
@@ -90,7 +91,7 @@ def test_data_on_the_device_serve_all_steps(resident: loader.Resident) -> None:
 
 def test_reading_begins_nothing_that_outlives_it(on_disk: Dataset) -> None:
     before = threading.active_count()
-    with feed.from_files(on_disk, KEY, (3, 5), 10**6) as read:
+    with feed.from_files(on_disk, KEY, Sampling(3, 5, 10**6)) as read:
         read.at(0)
         assert threading.active_count() > before
     deadline = time.monotonic() + 20
@@ -109,7 +110,7 @@ def test_memory_is_not_touched_by_what_is_on_disk(tmp_path: Path) -> None:
 def test_balanced_batches_are_the_same_from_files(on_disk: Dataset) -> None:
     uneven = on_disk._replace(labels=np.array([0, 0, 0, 0, 1, 1, 2], np.int32))
     data = loader.resident(uneven._replace(labeled=uneven.labeled[:], unlabeled=uneven.unlabeled[:]), balanced=True)
-    with feed.from_files(uneven, KEY, (3, 5), STEPS, balanced=True) as read:
+    with feed.from_files(uneven, KEY, Sampling(3, 5, STEPS, balanced=True)) as read:
         for step in range(STEPS):
             found = loader.batch_of(read.at(step), jnp.asarray(step))
             expected = loader.batch(data, KEY, jnp.asarray(step), 3, 5, balanced=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from metapl.data.loading import files_loader, order, shuffle
-from metapl.data.loading.files_loader import Share, Take, in_turn, stream
+from metapl.data.loading.files_loader import ProcessRows, Take, in_turn, stream
 from metapl.data.reading.resize import centre_square
 from metapl.data.sources.on_disk import OnDisk, Reading
 from metapl.data.sources.source import DataError, Files, InMemory
@@ -97,11 +97,11 @@ def test_threads_change_nothing(files: Files) -> None:
 
 
 def test_processes_share_the_same_batch(files: Files) -> None:
-    def shared(share: Share) -> list[Batch]:
+    def shared(share: ProcessRows) -> list[Batch]:
         takes = [Take(files, shuffled(6), share), Take(files, shuffled(3), share)]
         return take(stream(takes, 8, READING, lambda *batch: batch, steps=9), 4)
 
-    whole, shares = shared(Share()), [shared(Share((i,), 3)) for i in range(3)]
+    whole, shares = shared(ProcessRows()), [shared(ProcessRows((i,), 3)) for i in range(3)]
     for step in range(4):
         for rows, each in ((slice(6), slice(2)), (slice(6, 9), slice(2, 3))):
             joined = np.concatenate([share[step][1][each] for share in shares])
@@ -120,7 +120,7 @@ def test_workers_change_nothing_ignore_signals_and_their_death_is_told(files: Fi
             os.kill(worker.pid, number)
     assert [step for step, _ in islice(steps, 20)] == list(range(10, 30))
     os.kill(workers[1].pid or 0, signal.SIGKILL)
-    with pytest.raises(DataError, match=r"reads pictures was killed or crashed.*--data\.workers 0"):
+    with pytest.raises(DataError, match=r"reads pictures crashed or was killed.*--data\.workers 0"):
         list(steps)
     assert not multiprocessing.active_children()
 
@@ -161,11 +161,11 @@ def test_pictures_of_several_sizes_need_a_size(files: Files) -> None:
 
 
 def test_what_cannot_be_shared_or_read_is_refused(files: Files) -> None:
-    def begin(files: Files, share: Share = files_loader.ALL_ROWS) -> None:
+    def begin(files: Files, share: ProcessRows = files_loader.ALL_ROWS) -> None:
         stream([Take(files, shuffled(4), share)], 8, READING, lambda *batch: batch, steps=1)
 
     with pytest.raises(ConfigError, match="shared evenly by 3"):
-        begin(files, Share((0,), 3))
+        begin(files, ProcessRows((0,), 3))
     with pytest.raises(ConfigError, match="no pictures"):
         begin(Files(()))
 

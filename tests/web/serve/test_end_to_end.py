@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from metapl import config as configs
 from metapl.cli import serve as verb
-from metapl.runs import run as runs
+from metapl.runs.start import start_run
 from metapl.web.server import Limits, Server
 
 NAMES = ["zero", "<i>one</i>".replace("/", "∕"), 'two "2"', "drei", "fo'ur", "cinco ñ", "six", "七", "8", "nine nine"]
@@ -49,7 +49,7 @@ def server(browser, tmp_path):  # the browser first: without one nothing is trai
     write_digits(tmp_path / "digits")
     config = configs.parse(SETTINGS.replace("PLACE", str(tmp_path / "digits")), "test")
     (tmp_path / "run").mkdir()
-    runs.run(config, 1, "auto", [], tmp_path / "run", Console(file=io.StringIO()))
+    start_run(config, 1, "auto", [], tmp_path / "run", Console(file=io.StringIO()))
     server = Server("127.0.0.1", 0, Limits(stop_s=1))
     server.start(verb.prepare(verb.Flags(tmp_path / "run"), lambda _: None))
     yield server

@@ -1,8 +1,8 @@
 """Where the loop's batches come from: data that stay on the device, or files.
 
-Either way a batch is a function of (key, step), and the same one, bit for bit: what `loader.batch` gathers on the
-device is what `from_files` reads, decodes and puts there while the device works on the batch before it. So to go on
-from a checkpoint is to begin with its step, and it does not matter which way the run went until then.
+Either way a batch is the same function of (key, step), bit for bit: `from_files` reads, decodes and sends what
+`loader.batch` gathers on the device, while the device works on the batch before. So a resumed run begins with its
+checkpoint's step, and may switch from one way to the other.
 """
 
 import sys
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.data.loading import files_loader, loader, order, shuffle
-from metapl.data.loading.files_loader import Share, Take
+from metapl.data.loading.files_loader import ProcessRows, Take
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import OnDisk
 from metapl.system.sharding import SINGLE, Layout
@@ -23,7 +23,7 @@ from metapl.types import Array, Batch
 
 
 class PredictionsOnDisk(NamedTuple):
-    """What a fixed network says of a training set, on disk: only the rows of a batch are read."""
+    """A fixed network's predictions for a training set, on disk: only the rows of a batch are read."""
 
     labeled: NDArray[np.float16]  # [L, C]
     unlabeled: NDArray[np.float16]  # [N, C]
@@ -36,13 +36,23 @@ StoredPredictions = loader.PredictionsOnDevice | PredictionsOnDisk
 class Feed(NamedTuple):
     """What the loop gives to the device for the next steps."""
 
-    at: Callable[[int], loader.Resident | loader.Piece]  # (step) -> all the data, or that step's batch
+    at: Callable[[int], loader.Resident | loader.StepBatches]  # (step) -> all the data, or that step's batch
     predictions: loader.PredictionsOnDevice | None  # those on the device; batches from files bring their own
-    longest: int  # how many steps can be done with what `at` gives
+    longest: int  # how many steps can be done with what `at` returns
+
+
+class Sampling(NamedTuple):
+    """What the batches of a stage hold."""
+
+    labeled_size: int
+    unlabeled_size: int
+    steps: int
+    uses_unlabeled: bool = True  # False: black pictures stand in for the unlabelled ones, which are not read
+    balanced: bool = False  # labelled examples: as many of each class
 
 
 def resident(data: loader.Resident, predictions: loader.PredictionsOnDevice | None) -> Feed:
-    """Data on the device, from which every batch can be gathered."""
+    """Feed the loop from data on the device."""
     return Feed(lambda step: data, predictions, longest=sys.maxsize)
 
 
@@ -50,82 +60,82 @@ def resident(data: loader.Resident, predictions: loader.PredictionsOnDevice | No
 def from_files(
     dataset: Dataset,
     key: Array,
-    sizes: tuple[int, int],
-    steps: int,
+    sampling: Sampling,
     first: int = 0,
     predictions: PredictionsOnDisk | None = None,
-    labeled_alone: bool = False,
-    balanced: bool = False,
     layout: Layout = SINGLE,
 ) -> Iterator[Feed]:
-    """Read the batches of the steps from `first` on; `key`, `sizes` and `balanced` are what `loader.batch` is given.
+    """Feed the loop from files, from step `first` on, with the batches that `loader.batch` makes with the same key.
 
-    For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place. Of several
-    processes, each reads the rows that its devices need.
+    Of several processes, each reads the rows that its devices need.
     """
-    with closing(batches(dataset, key, sizes, steps, first, predictions, labeled_alone, balanced, layout)) as read:
+    with closing(batches(dataset, key, sampling, first, predictions, layout)) as read:
         yield Feed(_InTurn(read, first).at, None, longest=1)
 
 
 def batches(
     dataset: Dataset,
     key: Array,
-    sizes: tuple[int, int],
-    steps: int,
+    sampling: Sampling,
     first: int,
     predictions: PredictionsOnDisk | None,
-    labeled_alone: bool,
-    balanced: bool,
     layout: Layout,
-) -> Generator[loader.Piece]:
-    """Yield what `loader.batch` gives, each step's batch in a piece of its own."""
+) -> Generator[loader.StepBatches]:
+    """Yield each step's batch, as `loader.batch` makes it."""
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
     assert isinstance(labeled, OnDisk)
     assert isinstance(unlabeled, OnDisk)
+    sizes, labeled_alone = (sampling.labeled_size, sampling.unlabeled_size), not sampling.uses_unlabeled
     rows = None if predictions is None else predictions.rows
-    own_key, other_key = (np.asarray(jax.random.bits(part, (shuffle.ROUNDS,))) for part in jax.random.split(key))
-    equal = order.balanced(dataset.labels) if balanced else None
-    own = order.Shuffled(own_key, sizes[0], len(labeled) if equal is None else len(equal), equal)
-    others = order.Shuffled(other_key, sizes[1], len(unlabeled if rows is None else rows), rows)
-    own_share, other_share = (Share(*layout.share(size)) for size in sizes)
+    labeled_key, unlabeled_key = (
+        np.asarray(jax.random.bits(half, (shuffle.ROUNDS,))) for half in jax.random.split(key)
+    )
+    equal = order.balanced(dataset.labels) if sampling.balanced else None
+    labeled_order = order.Shuffled(labeled_key, sizes[0], len(labeled) if equal is None else len(equal), equal)
+    unlabeled_order = order.Shuffled(unlabeled_key, sizes[1], len(unlabeled if rows is None else rows), rows)
+    labeled_share, unlabeled_share = (ProcessRows(*layout.share(size)) for size in sizes)
 
-    def batch(step: int, pictures: NDArray[np.uint8]) -> loader.Piece:
-        chosen, other = own_share.of(own(step)), other_share.of(others(step))
-        some, rest = pictures[: len(chosen)], pictures[len(chosen) :]
+    def batch(step: int, pictures: NDArray[np.uint8]) -> loader.StepBatches:
+        chosen = labeled_share.of(labeled_order(step))
+        others = unlabeled_share.of(unlabeled_order(step))
+        labeled_pictures, unlabeled_pictures = pictures[: len(chosen)], pictures[len(chosen) :]
         if labeled_alone:
-            rest = np.zeros((len(other), *some.shape[1:]), np.uint8)
-        found = Batch(put(some, 0), put(dataset.labels[chosen], 0), put(rest, 1))
+            unlabeled_pictures = np.zeros((len(others), *labeled_pictures.shape[1:]), np.uint8)
+        batch = Batch(put(labeled_pictures, 0), put(dataset.labels[chosen], 0), put(unlabeled_pictures, 1))
         if labeled_alone:
-            return loader.Piece(found, step)
+            return loader.StepBatches(batch, step)
         if dataset.truth is not None:
-            found = found._replace(truth=put(dataset.truth[other], 1))
+            batch = batch._replace(truth=put(dataset.truth[others], 1))
         if predictions is not None:
-            told = put(predictions.labeled[chosen], 0), put(predictions.unlabeled[other], 1)
-            found = found._replace(labeled_predictions=told[0], predictions=told[1])
-        return loader.Piece(found, step)
+            batch = batch._replace(
+                labeled_predictions=put(predictions.labeled[chosen], 0),
+                predictions=put(predictions.unlabeled[others], 1),
+            )
+        return loader.StepBatches(batch, step)
 
     def put(rows: NDArray[np.generic], stream: int) -> Array:
         return layout.put_rows(rows[None], sizes[stream], leading=1)
 
-    takes = [Take(labeled.images, own, own_share), Take(unlabeled.images, others, other_share)]
-    takes = takes[:1] if labeled_alone else takes
-    return files_loader.stream(takes, labeled.size, labeled.reading, batch, steps=steps, start_step=first)
+    takes = [Take(labeled.images, labeled_order, labeled_share)]
+    if not labeled_alone:
+        takes.append(Take(unlabeled.images, unlabeled_order, unlabeled_share))
+    return files_loader.stream(takes, labeled.size, labeled.reading, batch, steps=sampling.steps, start_step=first)
 
 
 def labeled_only(dataset: Dataset) -> Dataset:
-    """As `loader.labeled_only`: the labelled examples in the place of the unlabelled ones, too."""
+    """Use the labelled examples as the unlabelled ones, too, as `loader.labeled_only`."""
     return dataset._replace(unlabeled=dataset.labeled, truth=dataset.labels)
 
 
 class _InTurn:
-    """Pieces of one batch by their steps, which are asked for in turn, each as often as one likes."""
+    """Batches by their steps, which must be asked for one after another, each as often as needed."""
 
-    def __init__(self, batches: Iterator[loader.Piece], first: int) -> None:
+    def __init__(self, batches: Iterator[loader.StepBatches], first: int) -> None:
         self._batches, self._step = batches, first - 1
 
-    def at(self, step: int) -> loader.Piece:
+    def at(self, step: int) -> loader.StepBatches:
         if step == self._step + 1:
             self._batch, self._step = next(self._batches), step
         if step != self._step:
-            raise ValueError(f"step {self._step} or the next one can be had, not {step}")
+            raise ValueError(f"step {self._step} or the next one can be read, not {step}")
         return self._batch

@@ -7,7 +7,7 @@ for, small, in memory: nothing is read from disk once the server runs.
 import io
 import json
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from metapl.data.sources.source import Images, PictureConfig
 from metapl.evaluate.predictor import Pictures, Predictor
 from metapl.runs.run_folder import ENVIRONMENT, SPLIT
 from metapl.schema import ConfigError
+from metapl.system.folders import where_run_began
 
 SHOWN_SIDE = 128  # pixels of the longer side of what a page shows
 
@@ -70,10 +71,8 @@ def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> Ex
     settings = predictor.config.data
     if not isinstance(settings, PictureConfig):
         raise DataError("the run was trained on points, not on pictures")
-    began = _read_json(run / ENVIRONMENT)
-    places = [*(folder.absolute() for folder in folders), *map(Path, began.get("data_folders", []))]
-    stored = _read_json(run / SPLIT)
-    with _where_it_began(began), _as_data_error():
+    environment, stored = _read_json(run / ENVIRONMENT), _read_json(run / SPLIT)
+    with where_run_began(environment, folders) as places, _as_data_error():
         found = pictures.load(settings, places)
         if any(stored.get(key) != found.manifest[key] for key in ("class_names", "labeled")):
             raise DataError("the labelled pictures are not those that the run was trained with any more")
@@ -132,13 +131,6 @@ def _small(picture: Pictures) -> Pictures:
 
 def _to_image(picture: Pictures) -> Image.Image:
     return Image.fromarray(picture[..., 0] if picture.ndim == 3 and picture.shape[-1] == 1 else picture)
-
-
-@contextmanager
-def _where_it_began(began: dict[str, Any]) -> Iterator[None]:
-    folder = Path(began.get("folder", ""))
-    with chdir(folder) if folder.is_dir() else nullcontext():
-        yield
 
 
 @contextmanager

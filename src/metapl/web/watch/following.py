@@ -17,7 +17,7 @@ from metapl.report.blocks import Block, Text
 from metapl.report.build import build
 from metapl.report.metrics import Remembering
 from metapl.report.read import Loaded, find
-from metapl.runs.find import Run, look
+from metapl.runs.find import Run, read_run
 from metapl.runs.status import Clock
 from metapl.schema import ConfigError
 from metapl.web.watch import looking, told
@@ -162,7 +162,7 @@ class Following:
         names = {one.run.path: one.name for one in loaded}
         gone = [path for path in [*self._worked, *self._look.gone] if not os.path.isdir(path)]
         shown = [path for path in names if path in self._worked] or list(names)
-        found = [told.ending(names[path], look(path)) for path in shown[:MOST_TOLD]]
+        found = [told.ending(names[path], read_run(path)) for path in shown[:MOST_TOLD]]
         found += [Text(f"The folder {path} is gone.", "warning") for path in dict.fromkeys(gone)]
         if len(shown) > MOST_TOLD:
             found.append(Text(f"{len(shown) - MOST_TOLD} more have ended, too."))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from metapl.runs import find as runs
+from metapl.runs import find
 from metapl.system import lock
 
 # What a page is made of; checkpoints and weights are not.
@@ -31,8 +31,8 @@ class Look(NamedTuple):
 
 def look(places: Sequence[Path]) -> Look:
     """Look at all runs in these folders or below them; new ones are found, too."""
-    found = runs.below(places)
-    held = frozenset(path for path in {*found, *places} if runs.holder(path / lock.FILE) is not None)
+    found = find.below(places)
+    held = frozenset(path for path in {*found, *places} if lock.holder(path / lock.FILE) is not None)
     files = {path: tuple(_trace(path / name) for name in FILES) for path in found}
     return Look(files, held, frozenset(place for place in places if not os.path.isdir(place)))
 

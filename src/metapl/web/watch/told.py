@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from metapl.report.blocks import Block, Progress, Text
-from metapl.runs import find as runs
+from metapl.runs import find
 from metapl.runs.find import Run
 from metapl.runs.saver import LOG
 from metapl.runs.status import Clock, duration, speed
@@ -38,7 +38,7 @@ def _ending(name: str, run: Run) -> str:
 
 def _stop(path: Path) -> str:
     """Someone's wish is in the log; whoever was killed could not write anything there."""
-    last = runs.last_line(path / LOG)
+    last = find.last_line(path / LOG)
     if last.get("event") == "stopped":
         return f"was stopped ({last.get('signal', 'by a signal')})"
     return "ended before its time, killed or with an error,"

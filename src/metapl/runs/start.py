@@ -1,0 +1,42 @@
+"""`metapl train`: start a run in a new folder."""
+
+import os
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+
+from metapl import data
+from metapl.config import Config
+from metapl.data.reading.files import Folders
+from metapl.runs import run_folder, sinks
+from metapl.runs.run_folder import RunSettings
+from metapl.runs.saver import Progress, log
+from metapl.runs.work import OpenRun, prepared, work
+from metapl.schema import ConfigError, to_dict
+from metapl.system import processes
+from metapl.system.lock import locked
+from metapl.train.groups import AtOnce, seeds_together
+
+
+def start_run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path, console: Console) -> None:
+    """Start a run with this many seeds in the empty folder `out`, and train it to its end."""
+    if config.seed + seeds > 2**32:
+        raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
+    sinks.require(to_dict(config))
+    numbers = list(range(config.seed, config.seed + seeds))
+    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    datasets = data.load(config.data, numbers, folders, say)
+    if not len(datasets[0].test):
+        raise ConfigError("the data have no test part, so the result could not be measured")
+    program = prepared(config, datasets, say)
+    together = seeds_together(at_once, seeds, config, program, datasets[0])
+    settings = RunSettings(config, tuple(numbers), together, folders)
+    with locked(out) if processes.is_leader() else nullcontext():
+        processes.leader_decides(lambda: run_folder.write(out, settings, datasets[0].manifest))
+        processes.check_visible(out / run_folder.CONFIG)
+        if not processes.is_leader():  # another machine may have other files
+            run_folder.check_data(out, datasets[0])
+        log(out, "began", pid=os.getpid())
+        work(OpenRun(out, settings, datasets, program, console), Progress())
