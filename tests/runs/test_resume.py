@@ -1,11 +1,14 @@
 """A run goes on exactly where it was, or says why it cannot; nothing is lost on the way."""
 
 import errno
+import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import sleep
@@ -16,9 +19,11 @@ import pytest
 from rich.console import Console
 from sklearn.datasets import load_digits
 
+import metapl
 from metapl import config as configs
 from metapl import data
 from metapl.cli import train as run_cli
+from metapl.runs import checkpoint, run_folder
 from metapl.runs.resume import resume_run
 from metapl.runs.run_folder import claim
 from metapl.runs.saver import Saver
@@ -192,8 +197,6 @@ def test_a_crash_between_the_last_checkpoint_and_the_result(place, copy):
 
 def test_the_training_that_goes_on_does_not_touch_what_is_being_written(place, copy):
     """The state is given away at the next piece: what is written late must be the state of then."""
-    from metapl.runs import checkpoint
-
     slow = mock.patch.object(checkpoint, "_measure", lambda path, real=checkpoint._measure: (sleep(0.3), real(path))[1])
     with slow:
         place.resume(copy.name)
@@ -242,12 +245,66 @@ def test_a_damaged_checkpoint_is_named_and_set_aside_and_the_one_before_is_used(
     assert_same_run(copy, place.folder / "whole")
 
 
-def test_a_half_written_one_is_set_aside_too(place, copy):
+def test_a_partial_checkpoint_is_deleted_and_the_one_before_is_used(place, copy):
     (copy / "checkpoints" / "step-0000000028").rename(copy / "checkpoints" / "tmp-step-0000000028")
+    (copy / "checkpoints" / "damaged-tmp-step-0000000007").mkdir()  # as version 0.1.0 left them
     said = place.resume(copy.name)
-    assert "tmp-step-0000000028 was being written when the run ended" in said
+    assert "tmp-step-0000000028 was being written when the run ended: deleted" in said
     assert "going on from step-0000000021" in said
-    assert (copy / "checkpoints" / "damaged-tmp-step-0000000028").is_dir()
+    assert not [name for name in kept(copy) if "tmp-" in name]
+    assert_same_run(copy, place.folder / "whole")
+
+
+def begun_by(run: Path, version: str) -> None:
+    """Change the version that a run began with; its checksum does not cover that."""
+    environment = json.loads((run / "environment.json").read_text())
+    environment["metapl"] = environment["versions"]["metapl"] = version
+    (run / "environment.json").write_text(json.dumps(environment))
+
+
+def snapshot_of(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name not in ("lock", "log.jsonl"))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def write_older_note(run: Path) -> None:
+    """Give the newest checkpoint a note of format 1, with a manifest that fits it."""
+    newest = run / "checkpoints" / "step-0000000028"
+    note = json.loads((newest / "note.json").read_text())
+    del note["predictions_crc32c"]
+    (newest / "note.json").write_text(json.dumps(note | {"format": 1, "answers_crc32c": None}))
+    (newest / "manifest.json").unlink()
+    (newest / "manifest.json").write_text(json.dumps(checkpoint._measure(newest)))
+
+
+def write_older_settings(run: Path) -> None:
+    """Have settings in config.toml that this version does not know, with a checksum that fits it."""
+    (run / "config.toml").write_text("old_setting = 1\n" + (run / "config.toml").read_text())
+    environment = json.loads((run / "environment.json").read_text())
+    environment["config_sha256"] = hashlib.sha256((run / "config.toml").read_bytes()).hexdigest()
+    environment["checksum"] = run_folder._checksum(environment)
+    (run / "environment.json").write_text(json.dumps(environment))
+
+
+def change_shapes(run: Path) -> mock._patch:
+    """Have this version's state differ from the checkpoint's."""
+    return mock.patch.object(checkpoint, "read_tree", side_effect=checkpoint.MismatchError("it does not fit"))
+
+
+@pytest.mark.parametrize("change", [write_older_note, write_older_settings, change_shapes])
+def test_a_run_of_another_version_is_refused_in_one_sentence_and_left_as_it_is(place, copy, change):
+    begun_by(copy, "0.0.9")
+    patch = change(copy) or nullcontext()
+    before = snapshot_of(copy)
+    sentence = rf"was begun by metapl 0\.0\.9; this is {re.escape(metapl.__version__)}.*pip install metapl==0\.0\.9"
+    with patch, pytest.raises(ConfigError, match=sentence):
+        place.resume(copy.name)
+    assert snapshot_of(copy) == before
+
+
+def test_a_run_of_another_version_goes_on_if_its_checkpoints_fit(place, copy):
+    begun_by(copy, "0.0.9")
+    assert f"metapl was 0.0.9, is {metapl.__version__}" in place.resume(copy.name)
     assert_same_run(copy, place.folder / "whole")
 
 
@@ -264,8 +321,6 @@ def test_where_none_is_left_that_is_an_error_and_stays_one(place, copy, how):
 
 
 def test_a_full_disk_costs_a_checkpoint_and_no_training(place):
-    from metapl.runs import checkpoint
-
     fails, real = [True, True, False], checkpoint._measure
 
     def full(path: Path):
@@ -349,7 +404,7 @@ def test_another_process_on_the_run_is_locked_out_with_the_pid_of_the_first(plac
 
 def test_where_the_work_cannot_be_shared_as_before_a_sentence_says_how(place, copy):
     parallel = sharding.Parallel("hybrid", 4)
-    with pytest.raises(ConfigError, match=r"does not divide the 1 devices .*; metapl resume .* --mode auto goes on"):
+    with pytest.raises(ConfigError, match=r"does not divide the 1 devices; metapl resume .* --mode auto uses"):
         resume_run(copy, None, Console(quiet=True), parallel)
 
 

@@ -1,11 +1,12 @@
 """Nothing that a user has is overwritten."""
 
 import errno
+from pathlib import Path
 
 import pytest
 
 from metapl.schema import ConfigError
-from metapl.system.folders import claim, next_free
+from metapl.system.folders import claim, next_free, where_run_began
 
 
 def test_a_new_or_empty_folder_is_taken(tmp_path):
@@ -55,3 +56,17 @@ def test_the_next_free_name_is_found(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "summary.json").touch()
     assert next_free(tmp_path / "demo") == tmp_path / "demo-3"
+
+
+def test_work_goes_on_where_a_run_began_and_its_data_are_looked_for_there_last(tmp_path, monkeypatch):
+    (tmp_path / "began").mkdir()
+    monkeypatch.chdir(tmp_path)
+    environment = {"folder": str(tmp_path / "began"), "data_folders": ["/theirs", 3]}
+    with where_run_began(environment, [Path("mine")]) as places:
+        assert Path.cwd() == tmp_path / "began"
+        assert places == [tmp_path / "mine", Path("/theirs")]
+    assert Path.cwd() == tmp_path
+    for odd in ({}, {"folder": 3, "data_folders": "x"}, {"folder": str(tmp_path / "gone")}):
+        with where_run_began(odd) as places:
+            assert Path.cwd() == tmp_path
+            assert places == []

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from metapl.schema import ConfigError
-from metapl.system.lock import FILE, locked
+from metapl.system.lock import FILE, held, holder, is_held, locked
 
 
 def test_the_second_is_refused_with_the_first_ones_pid(tmp_path):
@@ -51,6 +51,23 @@ def test_children_of_a_killed_process_are_waited_for_and_no_others(tmp_path):
         with pytest.raises(ConfigError, match="process 1 on"), locked(tmp_path):
             pass
         child.kill()
+
+
+def test_a_lock_of_a_processs_own_is_seen_while_it_is_held_and_then_deleted(tmp_path):
+    path = tmp_path / "worker.lock"
+    assert not is_held(path)
+    with held(path):
+        assert is_held(path)
+    assert not path.exists()
+    path.touch()
+    assert not is_held(path)
+
+
+def test_the_holder_is_the_process_that_the_file_names_while_it_holds_the_lock(tmp_path):
+    with locked(tmp_path):
+        assert holder(tmp_path / FILE) == os.getpid()
+    assert holder(tmp_path / FILE) is None
+    assert holder(tmp_path / "nowhere") is None
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):

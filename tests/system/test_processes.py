@@ -146,9 +146,9 @@ def test_alone_nothing_is_asked_of_others():
     [
         (Cluster(processes=2), "need a --coordinator"),
         (Cluster(coordinator="here:1"), "one needs none"),
-        (Cluster(2, 2, "here:1"), "--process-id 2 is none of --processes 2"),
+        (Cluster(2, 2, "here:1"), "--process-id 2 must be below --processes 2"),
         (Cluster(2, 0, "here"), "takes HOST:PORT, got 'here'"),
-        (Cluster(2, 0, "here:1", "slurm"), "leave the coordinator out"),
+        (Cluster(2, 0, "here:1", "slurm"), "omit --coordinator"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused(cluster, says):
@@ -181,7 +181,7 @@ class Leaving:
     def leave(self, sentence, code):
         raise SystemExit(f"{code}: {sentence}")
 
-    def suspect(self):
+    def wait_for_lost(self):
         raise AssertionError("nobody is lost where a disk is full")
 
     def close(self):
@@ -243,7 +243,7 @@ def test_who_lost_a_third_process_waits_until_process_0_has_missed_it(leads, mon
     monkeypatch.setattr(processes, "leads", lambda: leads)
     watch = processes._Watch.__new__(processes._Watch)
     watch._patience_s = processes.PATIENCE_S
-    watch.suspect()
+    watch.wait_for_lost()
     assert watch._patience_s == (4 * processes.BEAT_S if leads else processes.PATIENCE_S)
     assert slept[0] > watch._patience_s + processes.BEAT_S
 
@@ -268,7 +268,7 @@ def test_what_process_0_misses_all_others_tell_of_with_the_same_exit_code(monkey
     for process in (0, 1):
         monkeypatch.setattr(processes, "index", lambda process=process: process)
         with pytest.raises(SystemExit) as stop:
-            watch._lost(2) if process == 0 else watch._look()
+            watch._lost(2) if process == 0 else watch._check_others()
         assert stop.value.code == processes.LOST
         assert "process 2 of 1 is lost, and nothing" in capsys.readouterr().err
 

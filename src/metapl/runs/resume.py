@@ -45,13 +45,13 @@ def resume_run(out: Path, folders: Folders | None, console: Console, parallel: P
         if processes.leader_decides((out / run_folder.RESULT).exists):
             say(f"{out} is finished; its result is in {out / run_folder.RESULT}")
             return
-        for sentence in differences:
-            say(sentence)
         places = settings.folders if folders is None else folders
         datasets = data.load(settings.config.data, list(settings.seeds), places, say)
         run_folder.check_data(out, datasets[0])
         problem = partial(predictions_problem, out, settings, datasets[0].from_files, say)
         path = good_checkpoint(out, problem, say)
+        for sentence in differences:
+            say(sentence)
         progress, resumed = last_state(out, path, len(settings.config.stages), say)
         try:
             program = prepared(settings.config, datasets, say)

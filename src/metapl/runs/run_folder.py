@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import metapl
 from metapl import config as configs
 from metapl.config import Config
 from metapl.data.reading.files import Folders
@@ -44,7 +45,7 @@ class OtherVersionError(ConfigError):
     """A run that another version of metapl began, and that this version cannot go on with."""
 
     def __init__(self, run: Path, reason: str) -> None:
-        environment, now = _environment(run), runtime.version()
+        environment, now = _environment(run), metapl.__version__
         began_with = str(environment.get("metapl"))
         again = f"or begin again with metapl train {run / CONFIG}"
         if began_with == now:
@@ -75,7 +76,7 @@ def write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) 
     """Write the files of a new run; the caller holds the run's lock."""
     text = configs.dump(settings.config)
     environment = {
-        "metapl": runtime.version(),
+        "metapl": metapl.__version__,
         "commit": commit(),
         "command": sys.argv,
         "folder": os.getcwd(),
@@ -183,7 +184,7 @@ def _differences(then: Mapping[str, Any]) -> list[str]:
     if not changed:
         return []
     return [
-        f"the run goes on, but its last bits may differ from those of a run without interruption: {'; '.join(changed)}"
+        f"the run's last bits may differ from those of a run without interruption: {'; '.join(changed)}"
     ]
 
 

@@ -1,12 +1,12 @@
-"""Several processes that do one run together: all compute, process 0 decides, writes and speaks.
+"""Several processes that do one run together: all compute; process 0, the leader, also decides, writes and prints.
 
-Process 0 decides what depends on a clock, a file or a signal, and tells the others (`leader_decides`), through the
-store that jax.distributed keeps in process 0. With one process all of it is nothing.
+The leader decides what depends on a clock, a file or a signal, and tells the others (`leader_decides`) through the
+key-value store of jax.distributed. With one process, these functions do nothing.
 
-A process that is lost would leave the others waiting for its numbers for ever. So each says every second that it is
-there; process 0 misses one that does not, the others hold a line to process 0 that breaks with it, and whoever finds
-out says who is gone and ends its process. jax.distributed has a watch of its own, which ends processes without our
-words: it is set to come later, for what ours does not see.
+If a process were lost, the others would wait for its numbers forever. So each process writes a heartbeat every second.
+The leader notices missing heartbeats, and the others notice when their connection to the leader breaks. Whoever
+notices says which process is lost, and ends. jax.distributed has its own watch, which ends processes without an
+explanation: its timeout is longer, so that it acts only where ours fails.
 """
 
 import itertools
@@ -28,32 +28,32 @@ from metapl.system.signals import Stopped
 
 T = TypeVar("T")
 
-BEAT_S = 1.0
-PATIENCE_S = 10.0  # without a beat, a process is lost
-LINGER_S = 3.0  # process 0 stays for so long when it has said who is lost: the others read it there
-FOREVER_MS = 7 * 24 * 3600 * 1000  # someone else compiles, or writes; who is lost ends the waiting
-LOST = 75  # exit code: try again (`metapl resume`), as sysexits.h has it
+BEAT_S = 1.0  # between heartbeats
+PATIENCE_S = 10.0  # a process without a heartbeat for so long is lost
+LINGER_S = 3.0  # how long the leader stays after it has said who is lost, so that the others can read it
+FOREVER_MS = 7 * 24 * 3600 * 1000  # another process may compile or write; a lost one ends the waiting
+LOST = 75  # exit code: try again (`metapl resume`); EX_TEMPFAIL of sysexits.h
 
 _turns = itertools.count()
 
 
 def index() -> int:
-    """Which process this is."""
+    """The number of this process."""
     return int(_state().process_id) if _client() else 0
 
 
 def count() -> int:
-    """How many there are."""
+    """How many processes there are."""
     return int(_state().num_processes) if _client() else 1
 
 
 def is_leader() -> bool:
-    """Is it process 0, which writes files and speaks?"""
+    """Whether this is process 0, which writes files and prints."""
     return index() == 0
 
 
 def leader_decides(decide: Callable[[], T]) -> T:
-    """What process 0 decides, in every process; all have to ask, in the same order. It goes through JSON."""
+    """Return the leader's decision, in every process; all must call this, in the same order. It is sent as JSON."""
     client = _client()
     if client is None:
         return decide()
@@ -62,47 +62,47 @@ def leader_decides(decide: Callable[[], T]) -> T:
         return json.loads(client.blocking_key_value_get(f"metapl/leader_decides/{turn}", FOREVER_MS))
     value = decide()
     client.key_value_set(f"metapl/leader_decides/{turn}", json.dumps(value))
-    if turn >= 1000:  # long since read: between two that are so far apart, all have waited for each other
+    if turn >= 1000:  # read by all: they have waited for each other since
         client.key_value_delete(f"metapl/leader_decides/{turn - 1000}")
     return value
 
 
 def broadcast(value: T) -> T:
-    """Process 0's value, in every process."""
+    """Return the leader's value, in every process."""
     return leader_decides(lambda: value)
 
 
 def check_same_everywhere(given: Mapping[str, Any]) -> None:
-    """Refuse to go on where this process was given something else than process 0: no number would be right."""
+    """Raise ConfigError if this process was given other settings than the leader."""
     mine = json.loads(json.dumps(given))
     first = broadcast(mine)
-    if other := sorted(name for name in {*mine, *first} if mine.get(name) != first.get(name)):
+    if differing := sorted(name for name in {*mine, *first} if mine.get(name) != first.get(name)):
         raise ConfigError(
-            f"process {index()} on {socket.gethostname()} was started with another {', '.join(other)} than process 0: "
-            "all processes need the same command, but for --process-id"
+            f"process {index()} on {socket.gethostname()} was started with another {', '.join(differing)} than "
+            "process 0: all processes need the same command, except for --process-id"
         )
 
 
 def barrier(place: str) -> None:
-    """Wait until every process has come to a place, whose name is used once."""
+    """Wait until every process has reached this place; each name may be used once."""
     if client := _client():
         client.wait_at_barrier(f"metapl/{place}", FOREVER_MS)
 
 
 def request_stop(number: int) -> None:
-    """Tell process 0 of a signal that reached this one alone."""
+    """Tell the leader about a signal that reached this process."""
     if client := _client():
         client.key_value_set("metapl/stop/signal", str(int(number)), allow_overwrite=True)
 
 
 def requested_stop() -> int | None:
-    """The signal that reached another process, if one did."""
-    found = dict(client.key_value_dir_get("metapl/stop/")) if (client := _client()) else {}
-    return int(next(iter(found.values()))) if found else None
+    """The signal that reached another process; None if none did."""
+    signals = dict(client.key_value_dir_get("metapl/stop/")) if (client := _client()) else {}
+    return int(next(iter(signals.values()))) if signals else None
 
 
 def check_visible(folder: Path) -> None:
-    """Refuse to go on where this process does not see the files that process 0 has written."""
+    """Raise ConfigError if this process does not see the leader's folder."""
     if count() > 1 and not folder.exists():
         raise ConfigError(
             f"process {index()} on {socket.gethostname()} does not see {folder}: a run of several processes needs a "
@@ -112,7 +112,7 @@ def check_visible(folder: Path) -> None:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Work with the others while the block lasts; when one of them is lost, end with a sentence, within seconds."""
+    """Work with the other processes while the block runs; if one is lost, end within seconds and say which."""
     client = _client()
     if client is None:
         yield
@@ -121,7 +121,7 @@ def together() -> Iterator[None]:
     try:
         yield
         barrier("end")
-    except Stopped:  # all of them are
+    except Stopped:  # in all processes
         barrier("stop")
         raise
     except ConfigError as error:
@@ -129,8 +129,8 @@ def together() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and is_refusal(error):
             watch.leave(f"{error.filename or 'the disk'}: {reason(error)}", 2)
-        # Where a process is lost, what the others compute breaks, too: the watch knows who it was, and ends this one.
-        watch.suspect()
+        # A lost process also breaks the others' computations: the watch finds out which it is, and ends this process.
+        watch.wait_for_lost()
         traceback.print_exception(error)
         watch.leave(f"{type(error).__name__}: {error}", 1)
     finally:
@@ -138,7 +138,7 @@ def together() -> Iterator[None]:
 
 
 class _Watch:
-    """Threads that say that this process is there, and look after the others."""
+    """Threads that send this process's heartbeat and watch the others."""
 
     def __init__(self, client: Any) -> None:
         self._client, self._over = client, threading.Event()
@@ -151,20 +151,21 @@ class _Watch:
             thread.start()
 
     def close(self) -> None:
-        """No more watching: the others are done, too."""
+        """Stop watching: the other processes are done, too."""
         self._over.set()
 
-    def suspect(self) -> None:
-        """Something broke that breaks when a process is lost: give the watch the time to find out.
+    def wait_for_lost(self) -> None:
+        """Wait until the watch has found out whether a process is lost: that may be why a computation failed.
 
-        Only process 0 misses a third one, and where nothing broke there, not before its usual patience is over.
+        Only the leader notices that a third process is lost. If nothing failed in the leader, it needs its usual
+        patience.
         """
         if is_leader():
             self._patience_s = 4 * BEAT_S
         time.sleep(self._patience_s + 2 * BEAT_S + LINGER_S)
 
     def leave(self, sentence: str, code: int) -> None:
-        """End this process, whatever its other threads wait for, and let the others know why."""
+        """Tell the others why, and end this process, even if its other threads are waiting."""
         self._tell(sentence, 1)
         _say(sentence)
         if is_leader():
@@ -175,15 +176,15 @@ class _Watch:
         for number in itertools.count():
             try:
                 self._client.key_value_set(f"metapl/here/{index()}", f"{number}", allow_overwrite=True)
-                self._look()
+                self._check_others()
             except Exception:
                 self._lost(0)
             if self._over.wait(BEAT_S):
                 return
 
-    def _look(self) -> None:
-        for key, told in self._client.key_value_dir_get("metapl/gone/"):
-            code, _, sentence = told.partition(" ")
+    def _check_others(self) -> None:
+        for key, ending in self._client.key_value_dir_get("metapl/gone/"):
+            code, _, sentence = ending.partition(" ")
             if key.rsplit("/", 1)[1] != str(index()):
                 _end(f"process {key.rsplit('/', 1)[1]} has ended: {sentence}", int(code))
         if not is_leader():
@@ -197,7 +198,7 @@ class _Watch:
                 self._lost(other)
 
     def _hold_line(self) -> None:
-        """Wait for the end of a connection to process 0, which says nothing; a new one tells whether it is there."""
+        """Wait until a silent connection to the leader breaks; if a new one fails, the leader is lost."""
         host, port = str(_state().coordinator_address).rsplit(":", 1)
         while not self._over.is_set():
             try:
@@ -212,7 +213,7 @@ class _Watch:
         if self._over.is_set():
             return
         sentence = (
-            f"process {other} of {count()} is lost, and nothing can be computed without it; metapl resume goes on from "
+            f"process {other} of {count()} is lost, and the others cannot go on without it; metapl resume goes on from "
             "the last checkpoint, with any number of processes"
         )
         if is_leader():
@@ -220,7 +221,7 @@ class _Watch:
         _end(sentence, LOST)
 
     def _tell(self, sentence: str, code: int) -> None:
-        """Let the others know why this process ends, and with which exit code they do."""
+        """Tell the others why this process ends, and the exit code that they should use."""
         self._client.key_value_set(f"metapl/gone/{index()}", f"{code} {sentence}")
 
 
@@ -237,7 +238,7 @@ def _say(sentence: str) -> None:
 
 
 def _state() -> Any:
-    from jax._src import distributed  # the store has no public name; orbax takes it from here, too
+    from jax._src import distributed  # the store has no public name; orbax imports it from here, too
 
     return distributed.global_state
 

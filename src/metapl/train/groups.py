@@ -1,4 +1,4 @@
-"""How many seeds train at once, and which ones together."""
+"""How many seeds train at once, and which ones."""
 
 import math
 from typing import Literal
@@ -14,23 +14,23 @@ from metapl.types import Weights
 
 AtOnce = int | Literal["auto"]
 
-# Where five seeds at once cease to be faster than one after another: 1.19 times with 564,000 weights, 0.98 times with
-# 2,176,000 (perceptrons on `digits`, 2 cores; docs/evaluation.md).
+# Above this, five seeds at once are not faster than one after another: 1.19 times with 564,000 weights, 0.98 times
+# with 2,176,000 (perceptrons on `digits`, 2 cores; docs/evaluation.md).
 MAX_WEIGHTS = 1_000_000
 
 
 def groups(seeds: int, together: int) -> list[slice]:
-    """Cut the seeds into groups of `together`; only the last one may be smaller, and then it compiles once more."""
+    """Cut the seeds into groups of `together`; the last may be smaller, and then needs a program of its own."""
     return [slice(first, min(first + together, seeds)) for first in range(0, seeds, together)]
 
 
 def seeds_together(at_once: AtOnce, seeds: int, config: Config, program: Program, dataset: Dataset) -> int:
-    """Take the number that was asked for; or all seeds where the networks are small, and else one after another."""
+    """How many seeds train at once: the number in the settings; for auto, all if the networks are small, else one."""
     if dataset.from_files:
         if at_once != "auto" and min(at_once, seeds) > 1:
             raise ConfigError(
-                f"--seeds-at-once {at_once}: seeds whose pictures are fed from files train one after another; leave it "
-                "out, or decode all pictures first with --data.feed memory"
+                f"--seeds-at-once {at_once}: seeds whose pictures are fed from files train one after another; omit it, "
+                "or decode all pictures first with --data.feed memory"
             )
         return 1
     if at_once != "auto":
@@ -40,10 +40,10 @@ def seeds_together(at_once: AtOnce, seeds: int, config: Config, program: Program
 
 
 def is_small(weights: Weights) -> bool:
-    """Does a network gain from company?
+    """Whether several such networks train faster at once.
 
-    Large layers do not: they keep the machine busy alone, and company only costs memory. Nor do convolutions, even
-    small ones: under `vmap` they become grouped ones.
+    Large layers do not: one network keeps the machine busy, and more of them only cost memory. Nor do convolutions,
+    even small ones: `vmap` turns them into grouped ones.
     """
     leaves = jax.tree.leaves(weights.params)
     convolutions = any(len(leaf.shape) > 2 for leaf in leaves)

@@ -60,7 +60,9 @@ def test_one_that_cannot_begin_ends_a_new_run_and_no_resumed_one(tmp_path):
 
     with pytest.raises(ConfigError, match="TensorBoard cannot begin: no network at all"):
         run(tmp_path, refuse)
-    assert run(tmp_path, refuse, done=500) == ["TensorBoard cannot go on (no network at all); the run does, without it"]
+    assert run(tmp_path, refuse, done=500) == [
+        "TensorBoard cannot go on (no network at all); the run goes on without it"
+    ]
 
 
 def test_a_run_that_fails_closes_its_sinks_as_failed(tmp_path):

@@ -1,6 +1,6 @@
-"""Where else a run's numbers go: TensorBoard and Weights & Biases, each an extra that need not be installed.
+"""Other receivers of a run's numbers: TensorBoard and Weights & Biases, each an optional extra.
 
-What a sink cannot do never ends a run: it warns once and is left out.
+A sink that fails never ends a run: it warns once and is dropped.
 """
 
 import importlib.util
@@ -16,7 +16,7 @@ from metapl.types import Numbers
 
 FLUSH_EVERY_S = 10.0
 
-Tell = Callable[[str], None]
+Say = Callable[[str], None]
 
 
 class Sink(Protocol):
@@ -30,42 +30,42 @@ class Sink(Protocol):
 
 
 class Kind(NamedTuple):
-    """A sink as people know it."""
+    """A kind of sink."""
 
     title: str
     package: str
     open: Callable[[Session], Sink]
 
 
-SINKS: dict[str, Kind] = {  # by setting, which is the extra, too
+SINKS: dict[str, Kind] = {  # by the name of the setting, which is also the name of the extra
     "tensorboard": Kind("TensorBoard", "tensorboardX", tensorboard.TensorBoard),
     "wandb": Kind("Weights & Biases", "wandb", wandb.WandB),
 }
 
 
 def require(settings: Mapping[str, Any]) -> None:
-    """Refuse a sink that is asked for and not installed: to be called before there is anything to lose."""
+    """Raise ConfigError if a sink in the settings is not installed; call it before a run starts."""
     for name, kind in SINKS.items():
         if settings.get(name) and not _installed(kind.package):
             raise ConfigError(f"--{name} needs {kind.package}, which is not installed: pip install 'metapl[{name}]'")
 
 
 def _installed(package: str) -> bool:
-    """A folder of that name, such as W&B's own ./wandb, is no package."""
+    """Whether the package is installed; a folder of that name, such as W&B's own ./wandb, does not count."""
     spec = importlib.util.find_spec(package)
     return spec is not None and spec.origin is not None
 
 
 class Sinks:
-    """The sinks that a run has; called with every report."""
+    """The sinks of a run; called with every report."""
 
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+    def __init__(self, say: Say) -> None:
+        self._say = say
         self._open: dict[str, Sink] = {}
         self._flushed = time.monotonic()
 
     def open(self, session: Session) -> None:
-        """Open those that the settings ask for; one that fails ends a run that has not begun, and no other."""
+        """Open the sinks in the settings; a failure ends a run only if it has not begun yet."""
         for name, kind in SINKS.items():
             if session.settings.get(name):
                 try:
@@ -73,22 +73,22 @@ class Sinks:
                 except Exception as error:
                     if not session.done:
                         raise ConfigError(f"{kind.title} cannot begin: {_reason(error)}") from error
-                    self._tell(f"{kind.title} cannot go on ({_reason(error)}); the run does, without it")
+                    self._say(f"{kind.title} cannot go on ({_reason(error)}); the run goes on without it")
 
     def __call__(self, stage: int, step: int, numbers: Numbers) -> None:
         """Write a report."""
-        del stage  # `step` counts on from stage to stage
+        del stage  # `step` counts over all stages
         self._each(lambda sink: sink.write(step, numbers))
         if time.monotonic() - self._flushed >= FLUSH_EVERY_S:
             self.flush()
 
     def flush(self) -> None:
-        """Bring all to where a killed process does not lose it: before a checkpoint counts."""
+        """Write everything out, so that nothing is lost if the process is killed; called before each checkpoint."""
         self._flushed = time.monotonic()
         self._each(lambda sink: sink.flush())
 
     def close(self, failed: bool) -> None:
-        """End all of them."""
+        """Close all sinks."""
         self._each(lambda sink: sink.close(failed))
         self._open = {}
 
@@ -96,9 +96,9 @@ class Sinks:
         for name, sink in list(self._open.items()):
             try:
                 work(sink)
-            except Exception as error:  # whatever it is, training is worth more
+            except Exception as error:  # no error of a sink may end the training
                 del self._open[name]
-                self._tell(f"{SINKS[name].title} has failed ({_reason(error)}); the run goes on without it")
+                self._say(f"{SINKS[name].title} has failed ({_reason(error)}); the run goes on without it")
 
 
 def _reason(error: Exception) -> str:
@@ -106,9 +106,9 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def opened(session: Session, tell: Tell) -> Iterator[Sinks]:
-    """Open the sinks that the settings ask for while the block lasts."""
-    sinks = Sinks(tell)
+def opened(session: Session, say: Say) -> Iterator[Sinks]:
+    """Open the sinks in the settings while the block runs."""
+    sinks = Sinks(say)
     try:
         sinks.open(session)
         yield sinks

@@ -1,4 +1,4 @@
-"""What all sinks share: what they are told of a session, and what they call the numbers."""
+"""What all sinks share: a session's description, and the names of the curves."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,17 +11,17 @@ from metapl.types import Numbers
 
 
 class Session(NamedTuple):
-    """What a sink is told of the seeds that train together."""
+    """Describes the seeds that train at once to a sink."""
 
     folder: Path  # the run's
     settings: Mapping[str, Any]  # the whole config, as plain values
     seeds: Sequence[int]
-    alone: bool  # has the run this one seed only?
-    done: int  # steps over all stages that sessions before have done: what they wrote beyond it is written again
+    alone: bool  # whether the run has only this seed
+    done: int  # steps over all stages at the checkpoint; earlier sessions may have written later ones, which come again
 
 
 def series(numbers: Numbers) -> dict[str, NDArray[np.float32]]:
-    """Name the curves, in two groups, and make one of a histogram: the largest share. Each is [R]."""
+    """Name the curves, in two groups; a histogram becomes its largest share. Each is [seeds]."""
     curves = {}
     for name, values in numbers.items():
         group = "evaluation" if name.startswith(("test_", "val_")) else "training"
@@ -33,5 +33,5 @@ def series(numbers: Numbers) -> dict[str, NDArray[np.float32]]:
 
 
 def mean_name(seeds: Sequence[int]) -> str:
-    """What the mean of several seeds is called."""
+    """The name of the mean over several seeds."""
     return f"mean-of-seeds-{seeds[0]}-to-{seeds[-1]}"

@@ -1,7 +1,7 @@
-"""TensorBoard, by tensorboardX: RUN/tensorboard, with a folder for each seed where there are several, and their mean.
+"""TensorBoard, by tensorboardX: RUN/tensorboard, with a folder for each seed if there are several, and their mean.
 
-The events are written at once, not by tensorboardX's thread: an error there (a full disk) would be nobody's, and the
-loop would wait for ever at the full queue.
+The events are written at once, not by tensorboardX's thread: an error there (a full disk) would go unnoticed, and the
+loop would wait forever at the full queue.
 """
 
 import os
@@ -30,17 +30,17 @@ class TensorBoard:
         self._writers = {seed: _Writer(folder, session.done) for seed, folder in folders.items()}
 
     def write(self, step: int, numbers: Numbers) -> None:
-        own = series(numbers)
+        curves = series(numbers)
         for seed, writer in self._writers.items():
             rows = slice(None) if seed is None else [self._seeds.index(seed)]
-            writer.write(step, {name: float(np.mean(values[rows])) for name, values in own.items()})
+            writer.write(step, {name: float(np.mean(values[rows])) for name, values in curves.items()})
 
     def flush(self) -> None:
         for writer in self._writers.values():
             writer.flush()
 
     def close(self, failed: bool) -> None:
-        del failed  # TensorBoard does not know
+        del failed  # TensorBoard has no notion of it
         for writer in self._writers.values():
             writer.close()
 
@@ -54,10 +54,10 @@ class _Writer:
 
         again = folder.is_dir() and any(folder.glob("events.*"))
         folder.mkdir(parents=True, exist_ok=True)
-        # tensorboardX names files by the second, and would write over one of a session that was shorter than that.
+        # tensorboardX names files by the second, and would overwrite the file of a session shorter than that.
         self._file = EventsWriter(str(folder / "events"), f".{os.getpid()}.{time.time_ns() % 10**9}")
         self._event: Any = Event
-        if again:  # TensorBoard then forgets what earlier files say of the steps that come again
+        if again:  # makes TensorBoard drop the steps in earlier files that will come again
             self._write(Event(step=done + 1, session_log=SessionLog(status=SessionLog.START)))
         self.flush()
 

@@ -1,8 +1,8 @@
-"""Weights & Biases: one of its runs for the seeds that train together, with the mean and each seed's own curves.
+"""Weights & Biases: one of its runs for the seeds that train at once, with the mean and each seed's curves.
 
-Its files go to RUN/wandb; with WANDB_MODE=offline that is all, and nobody is asked to log in. The id is kept in the
-run's folder, so that a resumed run goes on under it. Curves are drawn over our own count of steps: W&B's must not go
-back, and a resumed run does.
+Its files go to RUN/wandb; with WANDB_MODE=offline nothing is sent, and no login is needed. The id is kept in the run's
+folder, so that a resumed run continues the same W&B run. Curves are drawn over our own count of steps: W&B's count must
+not go back, and ours does when a run is resumed.
 """
 
 import json
@@ -47,14 +47,14 @@ class WandB:
         self._run.log(row)
 
     def flush(self) -> None:
-        """W&B's own process has them already."""
+        """Do nothing: W&B's own process has the numbers already."""
 
     def close(self, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
 
 
 def kept_id(path: Path, key: str) -> str:
-    """Look the id up, or make one and keep it before it is used."""
+    """Return the stored id, or store a new one and return it."""
     ids: dict[str, str] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
     if key not in ids:
         ids[key] = secrets.token_hex(4)
