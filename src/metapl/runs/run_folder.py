@@ -183,9 +183,7 @@ def _differences(then: Mapping[str, Any]) -> list[str]:
     ]
     if not changed:
         return []
-    return [
-        f"the run's last bits may differ from those of a run without interruption: {'; '.join(changed)}"
-    ]
+    return [f"the run's last bits may differ from those of a run without interruption: {'; '.join(changed)}"]
 
 
 def _checksum(environment: Mapping[str, Any]) -> str:

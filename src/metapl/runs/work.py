@@ -56,6 +56,11 @@ class OpenRun:
         """Whether the run has one seed only."""
         return len(self.settings.seeds) == 1
 
+    @property
+    def records_labels(self) -> bool:
+        """Whether the run writes pseudo_labels.jsonl."""
+        return label_paths.wanted(self.config, self.program, self.datasets[0])
+
     def say(self, text: str, style: str | None = None) -> None:
         """Print a sentence to the terminal."""
         self.console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
@@ -87,12 +92,11 @@ def prepared(config: Config, datasets: Sequence[Dataset], say: Say) -> Program:
 def work(run: OpenRun, progress: Progress, resumed: Resumed | None = None) -> None:
     """Train the groups of seeds that are not done yet, save on the way, and write the result."""
     first = run.datasets[0]
-    records_labels = label_paths.wanted(run.config, run.program, first)
     with (
         runlog.progress(run.console) as screen,
         signals.listening(run.say, partial(run.console.show_cursor, True)) as stop,
         closing(journal_of(run.out, progress)) as metrics,
-        closing(labels_of(run, progress) if records_labels else journal.Unwritten()) as labels,
+        closing(labels_of(run, progress)) as labels,
         closing(Saver(run.out, run.config, progress, metrics, stop, run.say, labels)) as saver,
     ):
         tools = Tools(screen, metrics, labels, saver)
@@ -114,14 +118,14 @@ def train_group(run: OpenRun, tools: Tools, progress: Progress, group: slice, re
     done = steps_done(config, 0, resumed.stage, resumed.step) if resumed else 0
     session = Session(run.out, to_dict(config), seeds, alone=run.alone, done=done)
     record = None
-    if first_group and label_paths.wanted(config, run.program, run.datasets[0]):
+    if first_group and run.records_labels:
         record = label_paths.recorder(config, seeds[0], datasets, tools.labels)
-    with sinks.opened(session, run.warn) if processes.is_leader() else nullcontext() as others:
+    with sinks.opened(session, run.warn) if processes.is_leader() else nullcontext() as open_sinks:
         listeners: list[Listen] = []
-        if others is not None:
+        if open_sinks is not None:
             steps_before = steps_done(config, progress.group, 0, 0)
             guards = watching(run.out, config, seeds, run.datasets[0], steps_before, run.warn)
-            listeners = [noting(tools.metrics, config, seeds), others, guards]
+            listeners = [noting(tools.metrics, config, seeds), open_sinks, guards]
         reports = tools.screen.watch(title(config, seeds, len(run.settings.seeds)), config, done, listeners)
         hooks = Hooks(
             watch=reports,
@@ -140,8 +144,8 @@ def journal_of(out: Path, progress: Progress) -> journal.Journal:
 
 
 def labels_of(run: OpenRun, progress: Progress) -> journal.Journal:
-    """Open pseudo_labels.jsonl at the checkpoint's mark."""
-    return label_paths.opened(run.out, progress.labels_mark, run.say)
+    """Open pseudo_labels.jsonl at the checkpoint's mark, if the run records labels."""
+    return label_paths.opened(run.out, progress.labels_mark, run.say) if run.records_labels else journal.Unwritten()
 
 
 def noting(metrics: journal.Journal, config: Config, seeds: Sequence[int]) -> Listen:

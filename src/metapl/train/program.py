@@ -173,10 +173,10 @@ def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., Py
     """
 
     def mapped(*args: PyTree) -> PyTree:
-        own, common = args[: len(args) - shared], args[len(args) - shared :]
-        if len(jax.tree.leaves(own)[0]) > 1:
-            return jax.vmap(lambda *own: function(*own, *common))(*own)
-        result = function(*jax.tree.map(lambda leaf: leaf[0], own), *common)
+        per_seed, common = args[: len(args) - shared], args[len(args) - shared :]
+        if len(jax.tree.leaves(per_seed)[0]) > 1:
+            return jax.vmap(lambda *seed: function(*seed, *common))(*per_seed)
+        result = function(*jax.tree.map(lambda leaf: leaf[0], per_seed), *common)
         return jax.tree.map(lambda leaf: leaf[None], result)
 
     return mapped

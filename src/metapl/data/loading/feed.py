@@ -97,19 +97,19 @@ def batches(
 
     def batch(step: int, pictures: NDArray[np.uint8]) -> loader.StepBatches:
         chosen = labeled_share.of(labeled_order(step))
-        others = unlabeled_share.of(unlabeled_order(step))
+        chosen_unlabeled = unlabeled_share.of(unlabeled_order(step))
         labeled_pictures, unlabeled_pictures = pictures[: len(chosen)], pictures[len(chosen) :]
         if labeled_alone:
-            unlabeled_pictures = np.zeros((len(others), *labeled_pictures.shape[1:]), np.uint8)
+            unlabeled_pictures = np.zeros((len(chosen_unlabeled), *labeled_pictures.shape[1:]), np.uint8)
         batch = Batch(put(labeled_pictures, 0), put(dataset.labels[chosen], 0), put(unlabeled_pictures, 1))
         if labeled_alone:
             return loader.StepBatches(batch, step)
         if dataset.truth is not None:
-            batch = batch._replace(truth=put(dataset.truth[others], 1))
+            batch = batch._replace(truth=put(dataset.truth[chosen_unlabeled], 1))
         if predictions is not None:
             batch = batch._replace(
                 labeled_predictions=put(predictions.labeled[chosen], 0),
-                predictions=put(predictions.unlabeled[others], 1),
+                predictions=put(predictions.unlabeled[chosen_unlabeled], 1),
             )
         return loader.StepBatches(batch, step)
 
