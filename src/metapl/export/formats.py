@@ -91,7 +91,8 @@ def write_safetensors(predictor: Predictor, path: Path) -> Ask:
 def _function(predictor: Predictor) -> Callable[[Array], Array]:
     """The network with its weights inside, as numbers and not as arguments."""
     own = jax.tree.map(np.asarray, predictor.weights)
-    return lambda examples: predictor.forward(own, examples)
+    forward = predictor.forward("probabilities")
+    return lambda examples: forward(own, examples)
 
 
 def _batch(predictor: Predictor) -> jax.ShapeDtypeStruct:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl.augment import views
 from metapl.config import Config
 from metapl.data.loading.feed import Feed, StoredPredictions
 from metapl.data.sources.dataset import Dataset
+from metapl.inference.forward import weight_shapes
 from metapl.scores import over_known
 from metapl.system import processes
 from metapl.system.sharding import SINGLE, Layout
@@ -269,9 +269,7 @@ def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell:
 
 def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
     """What the network's weights look like for such examples, without making any."""
-    view = views.eval_view(config.augmentation)
-    key, example = jax.random.key(0), dataset.labeled[:1]
-    return jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
+    return weight_shapes(network, config.augmentation, dataset.labeled[:1])
 
 
 @jax.jit
