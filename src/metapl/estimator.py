@@ -28,9 +28,8 @@ from metapl import config as configs
 from metapl import models, recipe
 from metapl.augment.views import Augmentation
 from metapl.config import Config
+from metapl.data.sources.arrays import Arrays
 from metapl.data.sources.dataset import Dataset
-from metapl.data.sources.npz import Npz
-from metapl.data.sources.two_moons import TwoMoons
 from metapl.evaluate.again import own_weights
 from metapl.inference.batches import ESTIMATOR
 from metapl.inference.forward import Forward, of_network
@@ -195,8 +194,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         views = Augmentation(jitter=params["jitter"])
         if side:
             views = recipe.augmentation(side, params["mirror"], of_imagenet=False)
-        data = Npz() if self.pictures_ else TwoMoons()
-        base = Config(seed=seed, data=data, model=self._model(side), augmentation=views)
+        base = Config(seed=seed, data=Arrays(), model=self._model(side), augmentation=views)
         config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base, steps)
         validate(config)
         return config

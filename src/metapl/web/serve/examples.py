@@ -69,7 +69,7 @@ def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> Ex
     """
     settings = predictor.config.data
     if not isinstance(settings, PictureConfig):
-        raise DataError("the run was trained on points, not on pictures")
+        raise DataError(f"the run's data ({settings.name}) are no picture files")
     began = _read_json(run / ENVIRONMENT)
     places = [*(folder.absolute() for folder in folders), *map(Path, began.get("data_folders", []))]
     stored = _read_json(run / SPLIT)
