@@ -30,7 +30,6 @@ from metapl.augment.views import Augmentation
 from metapl.config import Config
 from metapl.data.sources.arrays import Arrays
 from metapl.data.sources.dataset import Dataset
-from metapl.evaluate.again import own_weights
 from metapl.inference.batches import ESTIMATOR
 from metapl.inference.forward import Forward, of_network
 from metapl.recipe import Choice
@@ -40,7 +39,7 @@ from metapl.system.folders import claim
 from metapl.train.loop import shapes, train
 from metapl.train.program import Program, prepare
 from metapl.types import ModelConfig, Network, Weights
-from metapl.weights import Example
+from metapl.weights import Example, load_all
 from metapl.weights import save as save_weights
 
 UNLABELED = -1
@@ -247,7 +246,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         like = np.zeros((1, *self._stored_shape()), dtype)
         dataset = Dataset(like, np.zeros(1, np.int32), like, like, np.zeros(1, np.int32), ())
         network = models.build(self.config_.model, len(self.classes_))
-        weights = own_weights(path, shapes(self.config_, network, dataset))
+        weights = load_all(path, shapes(self.config_, network, dataset))
         leaves = flatten_dict({"params": weights.params, "batch_stats": weights.stats}, sep="/")
         self.weights_ = {name: np.asarray(leaf) for name, leaf in leaves.items()}
 

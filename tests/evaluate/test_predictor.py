@@ -146,7 +146,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path):
         load(tmp_path)
     run = make_run(tmp_path)
     (run / "weights.safetensors").unlink()
-    with pytest.raises(ConfigError, match="did not come to its end"):
+    with pytest.raises(ConfigError, match="did not finish"):
         load(run)
 
 

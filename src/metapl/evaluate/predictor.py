@@ -19,12 +19,12 @@ from metapl import models
 from metapl.config import Config
 from metapl.data.reading.decode import decode_bytes, decode_file
 from metapl.data.reading.resize import centre_part, to_grey
-from metapl.evaluate.again import own_weights, settings, weight_files
+from metapl.evaluate.finished_run import settings, weight_files
 from metapl.inference.batches import PREDICTION, most_at_once
 from metapl.inference.forward import Forward, Output, of_network, weight_shapes
 from metapl.schema import ConfigError
 from metapl.types import Network, Weights
-from metapl.weights import Example, about
+from metapl.weights import Example, about, load_all
 
 MODEL, ASKED = "model.json", "fit.json"  # of `metapl fit`: what it ends and begins with
 FORMAT = 1
@@ -119,7 +119,7 @@ def load(folder: Path, seed: int | None = None) -> Predictor:
     network = models.build(config.stage_models[-1], len(class_names))
     like = jax.ShapeDtypeStruct((1, *example.shape), example.dtype)
     expected = weight_shapes(network, config.augmentation, like)
-    weights = jax.tree.map(jnp.asarray, own_weights(file, expected))
+    weights = jax.tree.map(jnp.asarray, load_all(file, expected))
     return Predictor(config, network, weights, class_names, example, temperature, run, seed)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from jax import export as jax_export
 
 from metapl import models, weights
-from metapl.evaluate.again import own_weights
 from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Ask, Examples
 from metapl.schema import ConfigError, to_dict
@@ -84,7 +83,7 @@ def write_safetensors(predictor: Predictor, path: Path) -> Ask:
     model = to_dict(predictor.config.stage_models[-1])
     more = {key: text for key, text in about(predictor).items() if key in ("temperature", "view")}
     weights.save(path, predictor.weights, model, predictor.class_names, predictor.example, more)
-    read = dataclasses.replace(predictor, weights=own_weights(path, predictor.weights))
+    read = dataclasses.replace(predictor, weights=weights.load_all(path, predictor.weights))
     return read.probabilities
 
 

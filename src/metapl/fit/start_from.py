@@ -45,7 +45,7 @@ def recognise(file: str) -> Start:
             return Start(model, of_imagenet=True)
     raise ConfigError(
         f"--init-from: {file} is neither of our runs nor timm's resnet18, resnet50 or efficientnet_b0 to b7; as a "
-        f"ResNet-18: {problems[0].removeprefix('init_from: ')}"
+        f"ResNet-18: {problems[0]}"
     )
 
 

@@ -16,6 +16,7 @@ from metapl.config import Config
 from metapl.data.loading.feed import Feed, StoredPredictions
 from metapl.data.sources.dataset import Dataset
 from metapl.inference.forward import weight_shapes
+from metapl.schema import ConfigError
 from metapl.scores import over_known
 from metapl.system import processes
 from metapl.system.sharding import SINGLE, Layout
@@ -261,9 +262,12 @@ def pretrained_weights(config: Config, network: Network, dataset: Dataset, tell:
     """Read what every fresh network starts from, if the settings name a file; `tell` what it could not give."""
     if not config.init_from:
         return None
-    weights, note = load(Path(config.init_from), shapes(config, network, dataset))
+    try:
+        weights, note = load(Path(config.init_from), shapes(config, network, dataset))
+    except ConfigError as error:
+        raise ConfigError(f"init_from: {error}") from None
     if note:
-        tell(note)
+        tell(f"init_from: {note}")
     return weights
 
 
