@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits, make_moons
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import metapl
+from metapl import data
 from metapl.estimator import MetaPseudoLabels
 from metapl.evaluate import predictor
 from metapl.schema import ConfigError
@@ -129,3 +130,24 @@ def test_the_package_itself_stays_light_and_says_what_it_lacks():
     assert metapl.MetaPseudoLabels is MetaPseudoLabels
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):
         metapl.Nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("kind", ["points", "pictures"])
+def test_settings_say_that_the_data_were_arrays(kind, fitted, tmp_path):
+    if kind == "points":
+        fitted = MetaPseudoLabels(steps=2, random_state=0).fit(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1])
+    fitted.save(tmp_path / "model")
+    assert '[data]\nname = "arrays"' in (tmp_path / "model" / "config.toml").read_text("utf-8")
+    loaded = MetaPseudoLabels.load(tmp_path / "model")
+    assert loaded.config_ == fitted.config_
+    with pytest.raises(ConfigError, match="given in Python"):
+        data.load(loaded.config_.data, [0], ())
+
+
+@pytest.mark.parametrize("name", ["two_moons", "npz"])
+def test_models_saved_before_arrays_had_a_name_are_loaded(name, fitted, pictures, tmp_path):
+    fitted.save(tmp_path / "model")
+    settings = tmp_path / "model" / "config.toml"
+    settings.write_text(settings.read_text("utf-8").replace('name = "arrays"', f'name = "{name}"'), "utf-8")
+    loaded = MetaPseudoLabels.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(pictures[0]), fitted.predict_proba(pictures[0]))

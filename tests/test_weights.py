@@ -95,7 +95,7 @@ def test_other_floats_become_float32(file, dtype):
 def test_the_classifier_is_drawn_when_the_classes_differ(file):
     expected = shaped(classes=7)
     loaded, note = load(file, expected)
-    assert note == f"init_from: {file} is for 3 classes, the data have 7: the classifier starts anew"
+    assert note == f"{file} is for 3 classes, the data have 7: the classifier starts from random weights"
     sevens = jax.tree.map(lambda leaf: np.full(leaf.shape, 7.0), expected)
     twin = Network(lambda key, inputs: sevens, apply=None, with_dropout=None)
     network = starting_from(twin._replace(with_dropout=lambda rate: twin), loaded)
@@ -115,7 +115,7 @@ def changed(file, change) -> str:
     with pytest.raises(ConfigError) as error:
         load(file, shaped())
     assert "\n" not in str(error.value)
-    return str(error.value).removeprefix(f"init_from: {file} ")
+    return str(error.value).removeprefix(f"{file} ")
 
 
 def test_what_does_not_fit_is_listed(file):
@@ -135,7 +135,7 @@ def test_what_does_not_fit_is_listed(file):
 @pytest.mark.parametrize(
     ("tensor", "words"),
     [
-        (np.zeros(64, np.int32), r"has int32 numbers in params/head_norm/bias, which are no weights"),
+        (np.zeros(64, np.int32), r"has int32 numbers in params/head_norm/bias; weights are floats"),
         (np.full(64, np.nan, np.float32), r"has numbers in params/head_norm/bias that are not finite"),
         (np.full(64, 1e300), r"has numbers in params/head_norm/bias that are not finite"),
     ],
@@ -174,7 +174,7 @@ def header(text: bytes) -> bytes:
 def test_a_damaged_file_ends_with_a_sentence_that_names_it(tmp_path, content):
     path = tmp_path / "bad.safetensors"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=f"init_from: {re.escape(str(path))} ") as error:
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(path))} ") as error:
         load(path, shaped())
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 500

@@ -16,8 +16,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from numpy.typing import ArrayLike, NDArray
@@ -28,26 +26,25 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from metapl import config as configs
 from metapl import models, recipe
-from metapl.augment.views import Augmentation, eval_view
+from metapl.augment.views import Augmentation
 from metapl.config import Config
+from metapl.data.sources.arrays import Arrays
 from metapl.data.sources.dataset import Dataset
-from metapl.data.sources.npz import Npz
-from metapl.data.sources.two_moons import TwoMoons
-from metapl.evaluate.again import own_weights
+from metapl.inference.batches import ESTIMATOR
+from metapl.inference.forward import Forward, of_network
 from metapl.recipe import Choice
 from metapl.runs import run_folder
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system.folders import claim
 from metapl.train.loop import shapes, train
 from metapl.train.program import Program, prepare
-from metapl.types import Array, ModelConfig, Weights
-from metapl.weights import Example
+from metapl.types import ModelConfig, Network, Weights
+from metapl.weights import Example, load_all
 from metapl.weights import save as save_weights
 
 UNLABELED = -1
 WEIGHTS, ABOUT = "weights.safetensors", "estimator.json"
 FORMAT = 1
-BATCH = 128  # examples answered at a time, so that an answer does not depend on who is asked beside it
 TINY = 12  # pixels: up to this side, a perceptron sees pictures as a whole
 
 
@@ -117,14 +114,9 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         examples = validate_data(self, X, reset=False, **_TAKES)
         self._check_shape(examples)
+        forward = Forward(_network(self.config_.model, len(self.classes_)), self.config_.augmentation, "probabilities")
         stored = self._stored(examples)
-        answer = _answering(self.config_.model, len(self.classes_), self.config_.augmentation)
-        weights, found = _tree(self.weights_), []
-        for start in range(0, len(stored), BATCH):
-            some = stored[start : start + BATCH]
-            filled = np.concatenate([some, np.repeat(some[-1:], BATCH - len(some), 0)])
-            found.append(np.asarray(answer(weights, filled), np.float64)[: len(some)])
-        probabilities = np.concatenate(found)
+        probabilities = of_network(forward, _tree(self.weights_), stored, ESTIMATOR).astype(np.float64)
         return np.asarray(probabilities / probabilities.sum(-1, keepdims=True))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:  # noqa: N803
@@ -201,8 +193,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         views = Augmentation(jitter=params["jitter"])
         if side:
             views = recipe.augmentation(side, params["mirror"], of_imagenet=False)
-        data = Npz() if self.pictures_ else TwoMoons()
-        base = Config(seed=seed, data=data, model=self._model(side), augmentation=views)
+        base = Config(seed=seed, data=Arrays(), model=self._model(side), augmentation=views)
         config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base, steps)
         validate(config)
         return config
@@ -255,7 +246,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         like = np.zeros((1, *self._stored_shape()), dtype)
         dataset = Dataset(like, np.zeros(1, np.int32), like, like, np.zeros(1, np.int32), ())
         network = models.build(self.config_.model, len(self.classes_))
-        weights = own_weights(path, shapes(self.config_, network, dataset))
+        weights = load_all(path, shapes(self.config_, network, dataset))
         leaves = flatten_dict({"params": weights.params, "batch_stats": weights.stats}, sep="/")
         self.weights_ = {name: np.asarray(leaf) for name, leaf in leaves.items()}
 
@@ -291,12 +282,6 @@ def _program(config: Config, classes: int) -> Program:
 
 
 @lru_cache(maxsize=8)
-def _answering(model: ModelConfig, classes: int, augmentation: Augmentation) -> Any:
-    network, view = models.build(model, classes), eval_view(augmentation)
-
-    @jax.jit
-    def answer(weights: Weights, examples: Array) -> Array:
-        logits, _ = network.apply(weights.params, weights.stats, view(examples), train=False)
-        return jax.nn.softmax(logits.astype(jnp.float32))
-
-    return answer
+def _network(model: ModelConfig, classes: int) -> Network:
+    """Share what is compiled between predictions of equal models."""
+    return models.build(model, classes)

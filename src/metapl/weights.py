@@ -1,8 +1,8 @@
 """Weights in files that execute nothing on load: safetensors, of this project or of timm.
 
-A file of ours has a tensor for each leaf, named by its path (params/stem_conv/kernel, batch_stats/stem_norm/mean), with
-the blocks of a stage one by one even where a network has them stacked (`scan`), and tells in its metadata which model
-it is of, what its classes are called and what its examples look like.
+Our files have a tensor for each leaf, named by its path (params/stem_conv/kernel, batch_stats/stem_norm/mean). The
+blocks of a stage are separate tensors, even if the network has them stacked (`scan`). The metadata hold the model's
+settings, the class names, and the shape and type of examples.
 """
 
 import json
@@ -21,38 +21,30 @@ from metapl.models.stacked import stack, unstack, unstacked_shapes
 from metapl.schema import ConfigError
 from metapl.types import Array, Network, Weights
 
-SHOWN = 3  # names of each kind that an error lists
+SHOWN = 3  # names that an error lists, of each kind
 HEAD = "params/head/"
-LARGEST_SIDE = 1 << 16  # of an example; what claims more is damaged, and would ask for all memory
-
-
-class WeightsError(ConfigError):
-    """A file whose weights cannot be used."""
-
-    def __init__(self, problem: str) -> None:
-        super().__init__(f"init_from: {problem}")
-        self.problem = problem  # the sentence, for files that no setting names
+LARGEST_SIDE = 1 << 16  # of an example; a file that claims more is damaged, and would fill the memory
 
 
 class Loaded(NamedTuple):
-    """What a file gave."""
+    """Weights from a file."""
 
-    weights: Weights  # without what the file could not give
-    note: str  # what that is, for the user; empty if nothing is
+    weights: Weights  # without those that the file lacks
+    note: str  # a sentence about what is lacking; empty if nothing is
 
 
 class Example(NamedTuple):
-    """What one example looks like that a network was trained with, as it is stored."""
+    """Shape and type of one stored example that a network was trained with."""
 
     shape: tuple[int, ...]  # (height, width, channels) of a picture, (features,) of a point
     dtype: str  # uint8 of pictures, float32 of points
 
 
 class About(NamedTuple):
-    """What a file of ours says of itself."""
+    """Metadata of one of our files."""
 
     class_names: tuple[str, ...]
-    example: Example | None  # None in files of before it was noted
+    example: Example | None  # None in old files, which do not note it
 
 
 def save(
@@ -63,7 +55,7 @@ def save(
     example: Example | None = None,
     more: Mapping[str, str] | None = None,
 ) -> None:
-    """Write one network's weights, with the settings of its model, what its examples look like, and `more` notes."""
+    """Write one network's weights; the metadata are the model's settings, classes, example, and `more` notes."""
     tensors = {name: np.asarray(leaf, order="C") for name, leaf in unstack(_flat(weights)).items()}
     notes = {"format": "metapl", "model": json.dumps(model), "classes": json.dumps(class_names), **(more or {})}
     if example is not None:
@@ -73,7 +65,7 @@ def save(
 
 
 def about(path: Path) -> About:
-    """Read what a file of ours says of itself; the weights stay where they are."""
+    """Read the metadata of one of our files, not its weights."""
     try:
         with safe_open(path, framework="numpy") as file:
             notes = file.metadata() or {}
@@ -85,7 +77,9 @@ def about(path: Path) -> About:
             raise ValueError
         return About(tuple(names), _example(json.loads(notes["example"])) if "example" in notes else None)
     except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"{path} does not say what its classes are: it is damaged, or no weights of a run") from None
+        raise ConfigError(
+            f"{path} does not say what its classes are: it is damaged, or not the weights of a run"
+        ) from None
 
 
 def _example(noted: Any) -> Example:
@@ -97,21 +91,21 @@ def _example(noted: Any) -> Example:
 
 
 def _sort_metadata(path: Path) -> None:
-    """Put the metadata in order, which safetensors writes in another one each time: equal weights make equal files."""
+    """Sort the metadata, which safetensors writes in random order, so that equal weights make equal files."""
     with path.open("r+b") as file:
         length = int.from_bytes(file.read(8), "little")
         header = json.loads(file.read(length))
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-        assert len(text) <= length  # the same characters; what is left is spaces
+        assert len(text) <= length  # the same characters; spaces fill the rest
         file.seek(8)
         file.write(text.ljust(length))
 
 
 def load(path: Path, expected: Weights) -> Loaded:
-    """Read a file of ours or of timm's for a network whose weights look like `expected` (arrays or shapes).
+    """Read one of our files, or timm's, for a network with weights like `expected` (arrays or shapes).
 
-    The classifier is left out if it is for another number of classes; any other difference is an error.
+    The classifier is left out if it has another number of classes; any other difference raises ConfigError.
     """
     tensors = _read(path)
     if not any(name.startswith("params/") for name in tensors):
@@ -119,14 +113,25 @@ def load(path: Path, expected: Weights) -> Loaded:
     stacked = {name: tuple(leaf.shape) for name, leaf in _flat(expected).items()}
     shapes = unstacked_shapes(stacked)
     note = _leave_out_the_head(tensors, shapes, path)
-    _refuse_what_does_not_fit(tensors, shapes, path)
+    _check_fit(tensors, shapes, path)
     values = {name: _as_float32(tensor, name, path) for name, tensor in tensors.items()}
     tree = unflatten_dict(stack(values, stacked), sep="/")
     return Loaded(Weights(tree.get("params", {}), tree.get("batch_stats", {})), note)
 
 
+def load_all(path: Path, expected: Weights) -> Weights:
+    """Read the weights of a run; unlike `load`, raise ConfigError if the classifier has another number of classes."""
+    weights, lacking = load(path, expected)
+    if lacking:
+        raise ConfigError(f"{path} was trained with another number of classes than the data have")
+    return weights
+
+
 def starting_from(network: Network, loaded: Weights | None) -> Network:
-    """Make the network whose fresh weights are the loaded ones, drawn only where those lack some; its twins, too."""
+    """Make a network that starts from the loaded weights, and draws only those that they lack.
+
+    So do its copies with another dropout.
+    """
     if loaded is None:
         return network
 
@@ -144,28 +149,28 @@ def _flat(weights: Weights) -> dict[str, Any]:
 
 def _read(path: Path) -> Tensors:
     if not path.is_file():
-        raise WeightsError(f"{path} is not a file")
+        raise ConfigError(f"{path} is not a file")
     try:
         with safe_open(path, framework="numpy") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
-        raise WeightsError(f"{path} cannot be read as a safetensors file: {error}") from None
+        raise ConfigError(f"{path} cannot be read as a safetensors file: {error}") from None
 
 
 def _leave_out_the_head(tensors: Tensors, shapes: dict[str, tuple[int, ...]], path: Path) -> str:
-    """Take the classifier out of both if it differs in the number of classes alone."""
+    """Remove the classifier from both if only its number of classes differs; return a sentence that says so."""
     head = [name for name in shapes if name.startswith(HEAD)]
-    found = {name: tensors[name].shape for name in head if name in tensors}
-    same_features = all(found[name] and found[name][:-1] == shapes[name][:-1] for name in found)
-    if len(found) < len(head) or not same_features or all(found[name] == shapes[name] for name in head):
+    in_file = {name: tensors[name].shape for name in head if name in tensors}
+    same_features = all(shape and shape[:-1] == shapes[name][:-1] for name, shape in in_file.items())
+    if len(in_file) < len(head) or not same_features or all(in_file[name] == shapes[name] for name in head):
         return ""
-    had, needed = found[HEAD + "bias"][-1], shapes[HEAD + "bias"][-1]
+    had, needed = in_file[HEAD + "bias"][-1], shapes[HEAD + "bias"][-1]
     for name in head:
         del tensors[name], shapes[name]
-    return f"init_from: {path} is for {had:,} classes, the data have {needed:,}: the classifier starts anew"
+    return f"{path} is for {had:,} classes, the data have {needed:,}: the classifier starts from random weights"
 
 
-def _refuse_what_does_not_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+def _check_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
     both = shapes.keys() & tensors.keys()
     differ = [
         f"{name} {list(tensors[name].shape)} instead of {list(shapes[name])}"
@@ -177,9 +182,9 @@ def _refuse_what_does_not_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, 
         "unexpected": sorted(tensors.keys() - both),
         "of another shape": differ,
     }
-    said = [f"{len(names)} {kind} ({_first(names)})" for kind, names in kinds.items() if names]
-    if said:
-        raise WeightsError(f"{path} does not fit the model: {'; '.join(said)}")
+    problems = [f"{len(names)} {kind} ({_first(names)})" for kind, names in kinds.items() if names]
+    if problems:
+        raise ConfigError(f"{path} does not fit the model: {'; '.join(problems)}")
 
 
 def _first(names: Sequence[str]) -> str:
@@ -188,9 +193,9 @@ def _first(names: Sequence[str]) -> str:
 
 def _as_float32(tensor: Any, name: str, path: Path) -> Any:
     if not jnp.issubdtype(tensor.dtype, jnp.floating):
-        raise WeightsError(f"{path} has {tensor.dtype} numbers in {name}, which are no weights")
+        raise ConfigError(f"{path} has {tensor.dtype} numbers in {name}; weights are floats")
     with np.errstate(over="ignore"):
         value = tensor.astype(np.float32)
     if not np.isfinite(value).all():
-        raise WeightsError(f"{path} has numbers in {name} that are not finite")
+        raise ConfigError(f"{path} has numbers in {name} that are not finite")
     return value

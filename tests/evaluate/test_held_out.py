@@ -12,6 +12,7 @@ from metapl import data
 from metapl.augment.views import Augmentation
 from metapl.data.sources.dataset import Dataset
 from metapl.evaluate import held_out
+from metapl.inference.batches import EVALUATION
 from metapl.train.loop import Hooks, Trained, train
 from metapl.train.program import prepare
 from metapl.types import Metrics, Network, Weights
@@ -43,7 +44,7 @@ def echo() -> Trained:
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 7, 100])
 def test_examples_are_answered_in_the_order_they_were_asked(monkeypatch, limit):
-    monkeypatch.setattr(held_out, "MAX_EXAMPLES", limit)
+    monkeypatch.setattr(held_out, "EVALUATION", EVALUATION._replace(examples=limit))
     examples = np.arange(14, dtype=np.float32).reshape(7, 2)
     answers = held_out.logits(echo(), Augmentation(), [examples])
     np.testing.assert_array_equal(answers, [examples, 10 * examples])
@@ -56,10 +57,10 @@ def test_memory_is_bounded_by_pixels():
         pictures = np.broadcast_to(np.uint8(0), (count, side, side, 3))
         return held_out.batch_size([[pictures]], Augmentation(size=view), seeds)
 
-    assert size(32) * 32**2 <= held_out.MAX_PIXELS
+    assert size(32) * 32**2 <= EVALUATION.pixels
     assert size(224) == 41
     assert size(64, view=224) == 41  # what the network sees is what fills the memory
-    assert size(32, seeds=10) * 10 * 32**2 <= held_out.MAX_PIXELS
+    assert size(32, seeds=10) * 10 * 32**2 <= EVALUATION.pixels
     assert size(4000) == 1
     assert size(8, count=360) == 360
     assert size(8, count=2049) == 1025  # two of about the same size, not a full one and a filled-up one

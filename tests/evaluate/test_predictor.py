@@ -12,7 +12,7 @@ from safetensors.numpy import load_file, save_file
 from metapl.augment.views import eval_view
 from metapl.data.reading.decode import BadImage
 from metapl.data.reading.resize import centre_square
-from metapl.evaluate.predictor import Predictor, batches, load
+from metapl.evaluate.predictor import Predictor, load
 from metapl.schema import ConfigError
 from metapl.weights import Example
 from tests.tiny_run import NAMES, SETTINGS, SIX, fit_folder, make_run, picture
@@ -45,7 +45,7 @@ def test_it_answers_as_the_network_does(loaded):
 
 def test_a_fit_that_has_not_ended_is_said_to_be_one(tmp_path):
     (tmp_path / "fit.json").write_text("{}")
-    with pytest.raises(ConfigError, match="has not come to its end; the same command goes on"):
+    with pytest.raises(ConfigError, match="has not finished; the same metapl fit command continues it"):
         load(tmp_path)
 
 
@@ -54,14 +54,6 @@ def test_any_number_of_pictures_can_be_asked_about(loaded, count):
     answers = loaded.probabilities(PICTURES[:count])
     assert answers.shape == (count, 3)
     np.testing.assert_allclose(answers, loaded.probabilities(PICTURES)[:count], atol=1e-6)
-
-
-def test_every_picture_is_in_one_batch_and_few_sizes_are_compiled():
-    for count in range(600):
-        covered = [start + i for start, size in batches(count, 256) for i in range(size)]
-        assert covered[:count] == list(range(count))
-    assert {size for count in range(600) for _, size in batches(count, 256)} == {1, 16, 256}
-    assert {size for count in range(9) for _, size in batches(count, 1)} == {1}
 
 
 def test_features_are_what_the_classifier_is_given(loaded):
@@ -143,7 +135,7 @@ def test_the_seed_can_be_named(tmp_path):
     first, second = load(run), load(run, 4)
     assert (first.seed, second.seed) == (3, 4)
     assert not np.allclose(first.probabilities(PICTURES[:1]), second.probabilities(PICTURES[:1]))
-    with pytest.raises(ConfigError, match="no weights of seed 5; it has those of 3, 4"):
+    with pytest.raises(ConfigError, match="no weights of seed 5; it has seeds 3, 4"):
         load(run, 5)
 
 
@@ -154,7 +146,7 @@ def test_what_is_no_finished_run_is_refused(tmp_path):
         load(tmp_path)
     run = make_run(tmp_path)
     (run / "weights.safetensors").unlink()
-    with pytest.raises(ConfigError, match="did not come to its end"):
+    with pytest.raises(ConfigError, match="did not finish"):
         load(run)
 
 

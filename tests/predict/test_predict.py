@@ -11,7 +11,7 @@ import pytest
 
 from metapl.cli import main as cli
 from metapl.evaluate.predictor import load
-from metapl.predict.answers import best
+from metapl.predict.predictions import best
 from metapl.predict.text import cell, on_a_line, path_cell
 from tests.tiny_run import NAMES, make_run, picture
 
@@ -67,7 +67,7 @@ def test_a_csv_has_a_row_for_each_picture_in_order(run, photos, capsys):
     assert "No such file" in found[-1]["error"]
     told = capsys.readouterr()
     assert told.out == ""
-    assert "7 pictures answered" in told.err
+    assert "7 pictures predicted" in told.err
     assert "2 could not be read" in told.err
     assert os.listdir("out") == ["a.csv"]
 

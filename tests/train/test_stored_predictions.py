@@ -15,11 +15,13 @@ from metapl.data.reading import probabilities
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import OnDisk, Reading
 from metapl.data.sources.source import Files
+from metapl.inference.batches import BatchRule
+from metapl.inference.predictions_file import PredictionsFile
 from metapl.models.mlp import MLP
 from metapl.schema import ConfigError
 from metapl.train import stored_predictions
 from metapl.train.loop import Hooks, train
-from metapl.train.stored_predictions import Teacher, answer_function, precompute
+from metapl.train.stored_predictions import Teacher, precompute
 from metapl.types import Keep
 
 ROWS, CLASSES = 25, 3
@@ -27,7 +29,7 @@ ROWS, CLASSES = 25, 3
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch):
-    monkeypatch.setattr(stored_predictions, "MAX_EXAMPLES", 10)
+    monkeypatch.setattr(stored_predictions, "STORED_PREDICTIONS", BatchRule(10, 2**21, "short"))
 
 
 @pytest.fixture
@@ -44,7 +46,12 @@ def teacher(seed: int = 0, seeds: int = 1, channels: int = 1) -> Teacher:
 
 
 def compute(path, some: Teacher, examples, count=lambda rows: None, index=0):
-    return precompute(path, some, index, examples, answer_function(some), count)
+    return precompute(path, some, index, examples, count)
+
+
+def note(path, some: Teacher, examples, done: int) -> None:
+    """Say beside a file that so many of its rows are done."""
+    PredictionsFile(path, stored_predictions.origin_of(some, 0, examples), CLASSES)._write_note(done, {})
 
 
 def direct(some: Teacher, examples, index=0):
@@ -81,17 +88,9 @@ def test_a_killed_run_goes_on_where_it_was_to_the_same_bytes(tmp_path, examples)
     with pytest.raises(KeyboardInterrupt):
         compute(cut, teacher(), examples, kill)
     assert not cut.exists()  # what is called .npy is whole
-    asked = []
-    some, answer = teacher(), answer_function(teacher())
-
-    def counted(weights, index, batch):
-        asked.append(len(batch))
-        return answer(weights, index, batch)
-
-    told = []
-    precompute(cut, some, 0, examples, counted, told.append)
-    assert asked == [5]
-    assert told == [20, 25]
+    counted = []
+    compute(cut, teacher(), examples, counted.append)
+    assert counted == [20, 25]
     assert cut.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "cut.npy",
@@ -104,20 +103,17 @@ def test_a_killed_run_goes_on_where_it_was_to_the_same_bytes(tmp_path, examples)
 def test_killed_before_the_first_batch_it_begins_anew(tmp_path, examples):
     path = tmp_path / "p.npy"
     (tmp_path / "p.npy.partial").write_bytes(b"half a head")
-    stored_predictions._note(path, stored_predictions.origin_of(teacher(), 0, examples), 0)
+    note(path, teacher(), examples, 0)
     np.testing.assert_allclose(compute(path, teacher(), examples), direct(teacher(), examples), atol=1e-3)
 
 
 def test_a_whole_file_is_taken_as_it_is(tmp_path, examples):
     compute(tmp_path / "p.npy", teacher(), examples)
-
-    def never(*_):
-        raise AssertionError("asked again")
-
-    told = []
-    again = precompute(tmp_path / "p.npy", teacher(), 0, examples, never, told.append)
+    before, counted = (tmp_path / "p.npy").stat().st_mtime_ns, []
+    again = compute(tmp_path / "p.npy", teacher(), examples, counted.append)
     np.testing.assert_allclose(again, direct(teacher(), examples), atol=1e-3)
-    assert told == [ROWS]
+    assert counted == [ROWS]
+    assert (tmp_path / "p.npy").stat().st_mtime_ns == before
 
 
 @pytest.mark.parametrize("name", ["p.npy", "p.npy.partial"])
@@ -127,15 +123,15 @@ def test_a_damaged_file_is_one_sentence_and_left_alone(tmp_path, examples, name)
     whole = np.array(compute(tmp_path / "p.npy", some, examples))
     good = (tmp_path / "p.npy").read_bytes()
     (tmp_path / "p.npy").unlink()
-    stored_predictions._note(tmp_path / "p.npy", stored_predictions.origin_of(some, 0, examples), 20)
+    note(tmp_path / "p.npy", some, examples, 20)
     for harmed in (good[: len(good) // 2], b"", array_file(whole[:, :2]), array_file(whole.astype(np.float32))):
         path.write_bytes(harmed)
-        with pytest.raises(ConfigError, match=rf"{name} (is damaged|was exchanged): .* move it away, and it is made"):
+        with pytest.raises(ConfigError, match=rf"{name} (is damaged|was replaced): .* move or delete it"):
             compute(tmp_path / "p.npy", some, examples)
         assert path.read_bytes() == harmed
     for done in (-5, ROWS + 1):
-        stored_predictions._note(tmp_path / "p.npy", stored_predictions.origin_of(some, 0, examples), done)
-        with pytest.raises(ConfigError, match="nothing beside it says whose predictions it holds"):
+        note(tmp_path / "p.npy", some, examples, done)
+        with pytest.raises(ConfigError, match=r"metadata file .* is missing or damaged"):
             compute(tmp_path / "p.npy", some, examples)
 
 
@@ -167,7 +163,7 @@ def test_a_file_of_something_else_is_refused_and_left_alone(tmp_path, examples, 
         other = other._replace(augmentation=configs.Config(augmentation=views_of(mean=0.4)).augmentation)
     if change == "model":
         other = other._replace(model=MLP(hidden=(16,), init_range=1.0, activation="relu"))
-    with pytest.raises(ConfigError, match="holds another network's predictions"):
+    with pytest.raises(ConfigError, match="holds predictions of another network"):
         compute(tmp_path / "p.npy", other, asked)
     assert path.read_bytes() == before
 
@@ -196,17 +192,17 @@ def test_answers_to_pictures_on_disk_stay_on_disk_with_them(tmp_path, examples):
     np.testing.assert_array_equal(found.unlabeled, to_memory.unlabeled[0])
     assert found.rows.shape == (12,)
     paths[3].write_bytes(paths[3].read_bytes() + b"more")
-    with pytest.raises(ConfigError, match="predictions to other examples"):
+    with pytest.raises(ConfigError, match="or for other examples"):
         stored_predictions.predict(*asked, [on_disk], Keep(), tmp_path / "disk", lambda *_: lambda _: None)
 
 
 def test_a_file_without_a_note_is_refused(tmp_path, examples):
     path = tmp_path / "p.npy"
     np.save(path, np.full((ROWS, CLASSES), 1 / 3, np.float16))
-    with pytest.raises(ConfigError, match="nothing beside it says whose predictions"):
+    with pytest.raises(ConfigError, match=r"metadata file .* is missing or damaged"):
         compute(path, teacher(), examples)
     (tmp_path / "p.npy.json").write_text(json.dumps([1]))
-    with pytest.raises(ConfigError, match="nothing beside it says whose predictions"):
+    with pytest.raises(ConfigError, match=r"metadata file .* is missing or damaged"):
         compute(path, teacher(), examples)
 
 

@@ -1,4 +1,4 @@
-"""`metapl predict`: its flags, and how much it has done."""
+"""`metapl predict`: its flags, and what it says at its end."""
 
 import os
 import signal
@@ -18,7 +18,8 @@ from metapl.cli.flags import parse
 from metapl.data.reading.find_pictures import find
 from metapl.evaluate import predictor
 from metapl.predict import write
-from metapl.predict.answers import Answer, answer
+from metapl.predict.predictions import Prediction
+from metapl.predict.predictions import predict as predict_pictures
 from metapl.predict.progress import counting
 from metapl.schema import ConfigError, validate
 from metapl.system import runtime
@@ -27,31 +28,31 @@ from metapl.system.disk import reason
 
 @dataclass(frozen=True)
 class Flags:
-    """What to ask, about what, and where the answers go."""
+    """The run that predicts, the pictures, and where the predictions go."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a finished run, or of metapl fit."""
     paths: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="PATHS…")]
     """Files, folders (with all pictures below them) and quoted patterns such as 'photos/**/*.jpg'."""
     csv: Path | None = None
-    """Write a CSV file, which must be new; - writes it where the table would go."""
+    """Write a CSV file, which must not exist yet; - writes it to the standard output."""
     json: bool = False
     """Print one line of JSON for each picture instead of the table."""
     top_k: Annotated[int, Ge(1)] = 5
-    """How many classes are told for each picture."""
+    """How many classes to report for each picture."""
     seed: int | None = None
-    """Which seed's weights, if the run has several. Default: the first."""
+    """The seed whose weights predict, if the run has several. Default: the first."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if not self.paths:
             raise ValueError("predict needs pictures: files, folders or patterns after the run")
         if self.csv and self.json:
-            raise ValueError("--csv and --json are two ways to write the same: choose one")
+            raise ValueError("--csv and --json exclude each other: choose one")
 
 
 def predict(args: Sequence[str], documented: Callable[..., None]) -> None:
-    """Answer, and say how many pictures that were; exit code 1 if not one could be read."""
+    """Predict all pictures, and say how many there were; exit code 1 if none could be read."""
     flags = parse(Flags, "metapl predict", documented, args)
     validate(flags)
     runtime.start()
@@ -62,20 +63,20 @@ def predict(args: Sequence[str], documented: Callable[..., None]) -> None:
     try:
         to_file = flags.csv is not None and str(flags.csv) != "-"
         with _writer(flags, loaded.class_names) as put, counting(shown=to_file) as advance:
-            for one in answer(loaded, find(flags.paths)):
-                put(one)
-                done, bad = done + 1, bad + (one.probabilities is None)
+            for prediction in predict_pictures(loaded, find(flags.paths)):
+                put(prediction)
+                done, bad = done + 1, bad + (prediction.probabilities is None)
                 advance(1)
         sys.stdout.flush()
     except OSError as error:
         _cannot_write(error)
-    said = summary(done, bad, time.monotonic() - begun, flags.csv)
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    sentence = summary(done, bad, time.monotonic() - begun, flags.csv)
+    console.print(sentence, highlight=False, markup=False, soft_wrap=True)
     if done == bad:
         sys.exit(1)
 
 
-def _writer(flags: Flags, class_names: Sequence[str]) -> AbstractContextManager[Callable[[Answer], None]]:
+def _writer(flags: Flags, class_names: Sequence[str]) -> AbstractContextManager[Callable[[Prediction], None]]:
     if flags.csv:
         return write.csv_file(flags.csv, class_names, flags.top_k)
     return (write.json_lines if flags.json else write.table)(class_names, flags.top_k)
@@ -85,14 +86,17 @@ def summary(done: int, bad: int, seconds: float, file: Path | None) -> str:
     """One sentence for the end."""
     good = done - bad
     pace = f" in {seconds:.1f} s ({60 * good / seconds:,.0f} a minute)" if good and seconds else ""
-    failed = f"; {bad:,} could not be read, see the error beside each" if bad else ""
+    failed = f"; {bad:,} could not be read, see the error of each" if bad else ""
     wrote = f"; wrote {file}" if file and str(file) != "-" else ""
-    return f"{good:,} {'picture' if good == 1 else 'pictures'} answered{pace}{failed}{wrote}"
+    return f"{good:,} {'picture' if good == 1 else 'pictures'} predicted{pace}{failed}{wrote}"
 
 
 def _cannot_write(error: OSError) -> NoReturn:
-    """Say why, or end as the shell expects when `head` has seen enough; Python would complain once more at its exit."""
+    """Raise ConfigError; after a broken pipe (`… | head`), exit as the shell expects.
+
+    The standard output is replaced first: Python would complain once more when it flushes it at its exit.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         sys.exit(128 + signal.SIGPIPE)
-    raise ConfigError(f"the answers could not be written: {reason(error)}") from None
+    raise ConfigError(f"the predictions could not be written: {reason(error)}") from None

@@ -5,7 +5,7 @@ from typing import Any
 
 from metapl.data import pictures
 from metapl.data.reading.files import Folders
-from metapl.data.sources import two_moons
+from metapl.data.sources import arrays, two_moons
 from metapl.data.sources.dataset import Dataset, SourceConfig
 from metapl.data.sources.source import PictureConfig
 from metapl.data.splits.assemble import to_dataset
@@ -13,6 +13,7 @@ from metapl.data.splits.assemble import to_dataset
 # settings -> make(settings, seed): data that are drawn anew for every seed
 MAKERS: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {
     two_moons.TwoMoons: two_moons.load,
+    arrays.Arrays: arrays.load,
 }
 
 SOURCES: tuple[type[SourceConfig], ...] = (*MAKERS, *pictures.READERS)

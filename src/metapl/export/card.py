@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 import metapl
-from metapl.evaluate.again import read_json
+from metapl.evaluate.finished_run import read_json
 from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Asked
 from metapl.runs.result import method_name

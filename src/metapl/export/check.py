@@ -15,7 +15,7 @@ from metapl.data.reading.find_pictures import find
 from metapl.data.reading.read_ahead import read_ahead
 from metapl.data.sources.on_disk import read
 from metapl.data.sources.source import PictureConfig
-from metapl.evaluate.again import finding_data
+from metapl.evaluate.finished_run import finding_data
 from metapl.evaluate.predictor import Predictor
 from metapl.schema import ConfigError
 

@@ -12,7 +12,6 @@ import numpy as np
 from jax import export as jax_export
 
 from metapl import models, weights
-from metapl.evaluate.again import own_weights
 from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Ask, Examples
 from metapl.schema import ConfigError, to_dict
@@ -84,14 +83,15 @@ def write_safetensors(predictor: Predictor, path: Path) -> Ask:
     model = to_dict(predictor.config.stage_models[-1])
     more = {key: text for key, text in about(predictor).items() if key in ("temperature", "view")}
     weights.save(path, predictor.weights, model, predictor.class_names, predictor.example, more)
-    read = dataclasses.replace(predictor, weights=own_weights(path, predictor.weights))
+    read = dataclasses.replace(predictor, weights=weights.load_all(path, predictor.weights))
     return read.probabilities
 
 
 def _function(predictor: Predictor) -> Callable[[Array], Array]:
     """The network with its weights inside, as numbers and not as arguments."""
     own = jax.tree.map(np.asarray, predictor.weights)
-    return lambda examples: predictor.forward(own, examples)
+    forward = predictor.forward("probabilities")
+    return lambda examples: forward(own, examples)
 
 
 def _batch(predictor: Predictor) -> jax.ShapeDtypeStruct:

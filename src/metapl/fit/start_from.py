@@ -15,7 +15,7 @@ from metapl.models.efficientnet import EfficientNet
 from metapl.models.resnet import ResNet
 from metapl.schema import ConfigError, from_dict, validate
 from metapl.types import ModelConfig, Weights
-from metapl.weights import WeightsError, load
+from metapl.weights import load
 
 VARIANTS = ("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7")
 
@@ -39,8 +39,8 @@ def recognise(file: str) -> Start:
     for model in _of_timm(path.name.startswith("tf_")):
         try:
             load(path, _shapes(model))
-        except WeightsError as error:
-            problems.append(error.problem)
+        except ConfigError as error:
+            problems.append(str(error))
         else:
             return Start(model, of_imagenet=True)
     raise ConfigError(

@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from metapl.config import Config
-from metapl.data.sources.source import PictureConfig
 from metapl.schema import ConfigError
 
 
@@ -36,8 +35,7 @@ def of(config: Config, classes: int = 0, size: int = 0) -> Examples:
     """Say it of a run's data; `classes` and `size` of pictures may be told, and must be where nothing else says."""
     found = KNOWN.get(config.data.name, OWN)
     if found.are_pictures:
-        assert isinstance(config.data, PictureConfig)
-        side = size or config.data.size or found.shape[0]
+        side = size or getattr(config.data, "size", 0) or found.shape[0]
         if not side:
             raise ConfigError(f"how large pictures of {config.data.name} are, no file was asked: say it with --size")
         found = found._replace(shape=(side, side, found.shape[2]))

@@ -16,7 +16,7 @@ from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import Examples
 from metapl.data.splits.manifest import check_manifest
 from metapl.evaluate import predictor
-from metapl.evaluate.again import finding_data, settings
+from metapl.evaluate.finished_run import finding_data, settings
 from metapl.evaluate.measures import BINS, calibration_error
 from metapl.evaluate.predictor import Predictor
 from metapl.report import labels, teacher

@@ -12,10 +12,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from metapl.augment import views
 from metapl.config import Config
 from metapl.data.loading.feed import Feed, StoredPredictions
 from metapl.data.sources.dataset import Dataset
+from metapl.inference.forward import weight_shapes
+from metapl.schema import ConfigError
 from metapl.scores import over_known
 from metapl.system import processes
 from metapl.system.sharding import SINGLE, Layout
@@ -258,17 +259,18 @@ def pretrained_weights(
     """Read the weights that every fresh network starts from, if the settings name a file; `say` what it lacks."""
     if not config.init_from:
         return None
-    weights, note = load(Path(config.init_from), shapes(config, network, dataset))
+    try:
+        weights, note = load(Path(config.init_from), shapes(config, network, dataset))
+    except ConfigError as error:
+        raise ConfigError(f"init_from: {error}") from None
     if note:
-        say(note)
+        say(f"init_from: {note}")
     return weights
 
 
 def shapes(config: Config, network: Network, dataset: Dataset) -> Weights:
-    """The shapes of the network's weights for such examples; nothing is computed."""
-    view = views.eval_view(config.augmentation)
-    key, example = jax.random.key(0), dataset.labeled[:1]
-    return jax.eval_shape(lambda key, example: network.init(key, view(example)), key, example)
+    """What the network's weights look like for such examples, without making any."""
+    return weight_shapes(network, config.augmentation, dataset.labeled[:1])
 
 
 @jax.jit

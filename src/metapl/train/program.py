@@ -18,6 +18,7 @@ from metapl.config import Config, Stage
 from metapl.data.loading import loader
 from metapl.data.sources.dataset import Dataset
 from metapl.models.microbatches import in_microbatches
+from metapl.models.seeds import over_seeds
 from metapl.scores import score
 from metapl.system import sharding
 from metapl.system.sharding import SINGLE, Layout
@@ -164,19 +165,3 @@ def with_placement_kept(
         return layout.constrain(state, leading=1), totals
 
     return advance
-
-
-def over_seeds(function: Callable[..., PyTree], shared: int) -> Callable[..., PyTree]:
-    """Map over the leading axis of all arguments but the last `shared`.
-
-    One seed goes without `vmap`: `vmap` would turn convolutions into grouped ones, which are slow.
-    """
-
-    def mapped(*args: PyTree) -> PyTree:
-        per_seed, common = args[: len(args) - shared], args[len(args) - shared :]
-        if len(jax.tree.leaves(per_seed)[0]) > 1:
-            return jax.vmap(lambda *seed: function(*seed, *common))(*per_seed)
-        result = function(*jax.tree.map(lambda leaf: leaf[0], per_seed), *common)
-        return jax.tree.map(lambda leaf: leaf[None], result)
-
-    return mapped

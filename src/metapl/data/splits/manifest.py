@@ -26,7 +26,7 @@ def make(source: Source, split: Split, images: Mapping[str, Images]) -> dict[str
         "class_names": list(source.class_names),
         **{role: _role(source, role, getattr(split, role), images[role]) for role in ROLES},
     }
-    return content | {"checksum": _sha256([json.dumps(content, sort_keys=True).encode()])}
+    return content | {"checksum": sha256([json.dumps(content, sort_keys=True).encode()])}
 
 
 def check_manifest(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
@@ -49,12 +49,12 @@ def _role(source: Source, role: str, rows: Rows, images: Images) -> dict[str, An
     labels = labels_of(source, rows)
     found: dict[str, Any] = {
         "count": count(rows),
-        "rows_sha256": _sha256(_bytes_of_rows(rows)),
-        "images_sha256": _sha256(bytes_of_images(images)),
+        "rows_sha256": sha256(_bytes_of_rows(rows)),
+        "images_sha256": sha256(bytes_of_images(images)),
     }
     if role != "unlabeled":  # what labels those have is nobody's business
         found["class_counts"] = np.bincount(labels, minlength=len(source.class_names)).tolist()
-        found["labels_sha256"] = _sha256([labels.astype("<i4").tobytes()])
+        found["labels_sha256"] = sha256([labels.astype("<i4").tobytes()])
     return found
 
 
@@ -103,7 +103,8 @@ def _size(path: Path) -> int:
         raise DataError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _sha256(blocks: Iterable[bytes | memoryview]) -> str:
+def sha256(blocks: Iterable[bytes | memoryview]) -> str:
+    """Hash blocks of bytes, one after another."""
     digest = hashlib.sha256()
     for block in blocks:
         digest.update(block)

@@ -70,7 +70,7 @@ def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> Ex
     """
     settings = predictor.config.data
     if not isinstance(settings, PictureConfig):
-        raise DataError("the run was trained on points, not on pictures")
+        raise DataError(f"the run's data ({settings.name}) are no picture files")
     environment, stored = _read_json(run / ENVIRONMENT), _read_json(run / SPLIT)
     with where_run_began(environment, folders) as places, _as_data_error():
         found = pictures.load(settings, places)

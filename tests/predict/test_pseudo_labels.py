@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from metapl.cli import main as cli
-from metapl.cli import pseudo_label
 from metapl.data.audit.selection import Rules, select, summarize
 from metapl.data.reading.probabilities import shape
 from metapl.evaluate.predictor import load
-from metapl.predict.answers import answer_batch
+from metapl.inference.batches import PREDICTION
+from metapl.predict import predictions
+from metapl.predict.predictions import predict_batch
 from metapl.weights import Example
 from tests.tiny_run import make_run, picture
 
@@ -40,7 +41,7 @@ def give(run: Path, *words: str) -> int:
     return 0
 
 
-def test_rows_are_the_answers_and_names_are_the_paths(run, photos, capsys):
+def test_rows_are_the_predictions_and_names_are_the_paths(run, photos, capsys):
     assert give(run, "photos", "--out", "out/p.npy") == 0
     rows = np.load("out/p.npy")
     assert (rows.dtype, rows.shape) == (np.float16, (8, 3))
@@ -78,7 +79,7 @@ def test_rows_of_zeros_are_counted_once_whatever_the_threshold(tmp_path):
 
 
 def test_what_was_stopped_goes_on_where_it_was(run, photos, monkeypatch, capsys):
-    monkeypatch.setattr("metapl.evaluate.predictor.MANY", 2)
+    monkeypatch.setattr("metapl.evaluate.predictor.PREDICTION", PREDICTION._replace(examples=2))
     assert give(run, "photos", "--out", "whole.npy") == 0
     asked = []
 
@@ -86,14 +87,14 @@ def test_what_was_stopped_goes_on_where_it_was(run, photos, monkeypatch, capsys)
         asked.append([read.path.name for read in some])
         if len(asked) == 3:
             raise KeyboardInterrupt
-        return answer_batch(loaded, some)
+        return predict_batch(loaded, some)
 
-    monkeypatch.setattr(pseudo_label, "answer_batch", stopping)
+    monkeypatch.setattr(predictions, "predict_batch", stopping)
     assert give(run, "photos", "--out", "cut.npy") == 130
     assert not Path("cut.npy").exists()
     assert give(run, "photos", "--out", "cut.npy") == 0
     assert asked[2:4] == [["4.png", "5.png"], ["4.png", "5.png"]]
-    assert "going on from picture 4 of 8" in capsys.readouterr().out
+    assert "continuing after 4 of 8 pictures" in capsys.readouterr().out
     for suffix in (".npy", ".txt", ".errors.csv", ".npy.json"):
         assert Path("cut" + suffix).read_bytes() == Path("whole" + suffix).read_bytes()
     assert not list(Path().glob("*.partial"))
@@ -115,13 +116,13 @@ def test_whole_files_are_not_made_again_and_others_never_touched(run, photos, tm
     assert "nothing to do" in capsys.readouterr().out
     picture(photos / "8.png")
     assert give(run, "photos") == 2
-    assert "of another run or about other pictures" in capsys.readouterr().err
+    assert "of another network or for other examples" in capsys.readouterr().err
     assert Path("probabilities.npy").stat().st_mtime_ns == before
     for name in ("a.npy", "b.txt", "c.npy.partial", "d.errors.csv"):
         Path(name).write_text("precious")
         assert give(run, "photos", "--out", f"{name[0]}.npy") == 2
         assert Path(name).read_text() == "precious"
-    assert "nothing says whose answers it holds" in capsys.readouterr().err
+    assert "is missing or damaged; move or delete" in capsys.readouterr().err
 
 
 def test_a_data_folder_stands_for_its_unlabelled_pictures(run, tmp_path, monkeypatch, capsys):

@@ -13,7 +13,7 @@ from rich.console import Console
 from safetensors.numpy import load_file, save_file
 
 from metapl import config as configs
-from metapl.evaluate.again import evaluate_run
+from metapl.evaluate.finished_run import evaluate
 from metapl.runs.start import start_run
 from metapl.schema import ConfigError
 
@@ -59,27 +59,27 @@ def copy(finished, tmp_path) -> Path:
 
 def test_the_test_part_gives_the_numbers_of_the_result_to_the_last_bit(finished):
     place, out = finished
-    found = evaluate_run(out, "test", [place])
-    assert found.summary["final"] == json.loads((out / "result.json").read_text())["final"]
-    assert found.remarks == ["the same numbers as in result.json, to the last bit"]
+    evaluated = evaluate(out, "test", [place])
+    assert evaluated.summary["final"] == json.loads((out / "result.json").read_text())["final"]
+    assert evaluated.remarks == ["the same numbers as in result.json, to the last bit"]
 
 
 def test_the_validation_part_is_another_one(finished):
     place, out = finished
-    found = evaluate_run(out, "val", [place])
-    assert list(found.summary["final"]["accuracy"]["seeds"]) == ["3", "4"]
-    assert found.summary["final"] != evaluate_run(out, "test", [place]).summary["final"]
+    evaluated = evaluate(out, "val", [place])
+    assert list(evaluated.summary["final"]["accuracy"]["seeds"]) == ["3", "4"]
+    assert evaluated.summary["final"] != evaluate(out, "test", [place]).summary["final"]
     history = (out / "evaluations.csv").read_text().splitlines()
     header, first = history[0].split(","), history[1].split(",")
     expected = float(first[header.index("val_nll")])
-    assert found.summary["final"]["nll"]["seeds"]["3"] == expected
+    assert evaluated.summary["final"]["nll"]["seeds"]["3"] == expected
 
 
 def test_the_data_are_looked_for_where_the_run_found_them(finished, copy):
     (copy / "environment.json").write_text(json.dumps({"data_folders": [str(finished[0])], "folder": "/"}))
-    assert "to the last bit" in evaluate_run(copy, "test", [Path("nowhere")]).remarks[0]
+    assert "to the last bit" in evaluate(copy, "test", [Path("nowhere")]).remarks[0]
     (copy / "environment.json").write_text(json.dumps({"data_folders": [], "folder": str(finished[0])}))
-    assert "to the last bit" in evaluate_run(copy, "test", []).remarks[0]
+    assert "to the last bit" in evaluate(copy, "test", []).remarks[0]
 
 
 def test_pictures_in_files_are_found_from_anywhere(tmp_path, monkeypatch):
@@ -97,7 +97,7 @@ def test_pictures_in_files_are_found_from_anywhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     start_run(configs.parse(settings, "test"), 1, "auto", [], Path("run"), Console(file=io.StringIO()))
     monkeypatch.chdir("pictures")
-    assert "to the last bit" in evaluate_run(Path("../run"), "test", []).remarks[0]
+    assert "to the last bit" in evaluate(Path("../run"), "test", []).remarks[0]
 
 
 def test_other_weights_are_noticed(finished, copy):
@@ -105,7 +105,7 @@ def test_other_weights_are_noticed(finished, copy):
     for name, tensor in tensors.items():
         tensors[name] = tensor * np.float32(1.5)
     save_file(tensors, copy / "weights-4.safetensors")
-    (remark,) = evaluate_run(copy, "test", [finished[0]]).remarks
+    (remark,) = evaluate(copy, "test", [finished[0]]).remarks
     assert "from result.json" in remark
     assert "nll" in remark
 
@@ -113,17 +113,17 @@ def test_other_weights_are_noticed(finished, copy):
 def test_data_that_changed_are_refused(finished, tmp_path):
     write_pictures(tmp_path, changed=1)
     with pytest.raises(ConfigError, match=r"not those that the run began with: test changed \(pictures' content\)"):
-        evaluate_run(finished[1], "test", [tmp_path])
+        evaluate(finished[1], "test", [tmp_path])
 
 
 def test_what_is_missing_is_named(finished, copy):
     (copy / "split.json").unlink()
     (copy / "result.json").unlink()
     (copy / "weights-3.safetensors").unlink()
-    found = evaluate_run(copy, "test", [finished[0]])
-    assert list(found.summary["final"]["accuracy"]["seeds"]) == ["4"]
-    assert "split.json is missing" in found.remarks[0]
-    assert "has not finished" in found.remarks[1]
+    evaluated = evaluate(copy, "test", [finished[0]])
+    assert list(evaluated.summary["final"]["accuracy"]["seeds"]) == ["4"]
+    assert "split.json is missing" in evaluated.remarks[0]
+    assert "has not finished" in evaluated.remarks[1]
 
 
 @pytest.mark.parametrize(
@@ -132,15 +132,15 @@ def test_what_is_missing_is_named(finished, copy):
         (lambda run: (run / "config.toml").unlink(), "has no config.toml"),
         (lambda run: (run / "config.toml").write_text("seed = -1"), "seed takes a number of at least 0"),
         (lambda run: (run / "result.json").write_text("{"), "result.json cannot be read"),
-        (lambda run: (run / "split.json").write_text("[]"), "does not hold what a run writes"),
+        (lambda run: (run / "split.json").write_text("[]"), "does not hold a JSON object"),
         (lambda run: (run / "weights-3.safetensors").write_bytes(b"\x80\x04no"), "^(?!init_from).*cannot be read as a"),
-        (lambda run: [path.unlink() for path in run.glob("weights*")], "takes it to its end"),
+        (lambda run: [path.unlink() for path in run.glob("weights*")], "finishes it"),
     ],
 )
 def test_a_broken_run_ends_with_a_sentence(finished, copy, spoil, words):
     spoil(copy)
     with pytest.raises(ConfigError, match=words):
-        evaluate_run(copy, "test", [finished[0]])
+        evaluate(copy, "test", [finished[0]])
 
 
 def test_a_run_with_checkpoints_alone_is_to_be_resumed(finished, copy):
@@ -148,7 +148,7 @@ def test_a_run_with_checkpoints_alone_is_to_be_resumed(finished, copy):
         path.unlink()
     (copy / "checkpoints" / "step-5").mkdir(parents=True)
     with pytest.raises(ConfigError, match="metapl resume"):
-        evaluate_run(copy, "test", [finished[0]])
+        evaluate(copy, "test", [finished[0]])
 
 
 def test_weights_of_another_network_are_refused(finished, copy):
@@ -156,7 +156,7 @@ def test_weights_of_another_network_are_refused(finished, copy):
     tensors["params/Dense_1/bias"] = np.zeros(3, np.float32)
     save_file(tensors, copy / "weights-3.safetensors")
     with pytest.raises(ConfigError, match=r"weights-3.safetensors does not fit the model: 1 of another shape"):
-        evaluate_run(copy, "test", [finished[0]])
-    loaded = mock.patch("metapl.evaluate.again.load", return_value=({}, "the classifier starts anew"))
+        evaluate(copy, "test", [finished[0]])
+    loaded = mock.patch("metapl.weights.load", return_value=({}, "the classifier starts anew"))
     with loaded, pytest.raises(ConfigError, match="another number of classes"):
-        evaluate_run(copy, "test", [finished[0]])
+        evaluate(copy, "test", [finished[0]])

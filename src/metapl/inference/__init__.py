@@ -1,0 +1,1 @@
+"""Ask a network about stored examples, for everyone: evaluation, prediction, stored predictions, the estimator."""
