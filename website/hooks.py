@@ -68,7 +68,8 @@ def _test(path: str, name: str) -> str:
 
 
 def _include(path: str) -> str:
-    return quotes.quote(path).text
+    """The file's text; links into docs/ are made relative to the site, where the page itself lies in docs/."""
+    return quotes.quote(path).text.replace("](docs/", "](")
 
 
 def _generate(name: str) -> str:
