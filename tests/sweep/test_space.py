@@ -87,7 +87,7 @@ def test_a_file_has_tables_for_presets_and_one_for_all(tmp_path):
         ("x = ", "cannot be read"),
         ("", "has no ranges"),
         ("[uda]", "has no ranges"),
-        ('[udaa]\nseed = {type = "int", low = 0, high = 9}', "'udaa' is none of this sweep's presets"),
+        ('[udaa]\nseed = {type = "int", low = 0, high = 9}', "'udaa' is not a preset of this sweep"),
         ("[uda]\nseed = 3", "seed takes a table with a type, got 3"),
         ('[uda]\nseed = {type = "whole"}', "type takes one of float, log, int, range, choice, got 'whole'"),
         ('[uda]\nseed = {type = "int", low = 1}', "int takes low, high, step, got type, low"),
@@ -129,6 +129,6 @@ def test_a_setting_inside_another_one_is_refused():
         "model": Parameter("choice", values=({"hidden": [8]},)),
         "model.hidden": Parameter("choice", values=([8],)),
     }
-    with pytest.raises(ConfigError, match="lies inside another"):
+    with pytest.raises(ConfigError, match="is inside another"):
         spaces.apply(UDA, {"seed": 3, "seed.x": 3}, {"seed": Parameter("int", 0, 9), "seed.x": Parameter("int", 0, 9)})
     assert spaces.apply(UDA, {"model.hidden": [8]}, space).model.hidden == (8,)

@@ -1,4 +1,4 @@
-"""A sweep from its plan to its report: workers come and go, the database remembers."""
+"""A sweep from its settings to its report: start workers until every method has its trials, then write the report."""
 
 import multiprocessing
 import time
@@ -11,52 +11,52 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from metapl.schema import ConfigError
-from metapl.sweep import report, store, work
-from metapl.sweep.plan import Plan
-from metapl.sweep.store import Row
+from metapl.sweep import report, store, worker
+from metapl.sweep.settings import SweepSettings
+from metapl.sweep.store import MethodStudy
 from metapl.system import runtime
 from metapl.system.folders import next_free
 
 POLL_S = 0.5
-ORPHAN_S = 20  # after so long, a trial that has no worker's name yet never gets one
+ORPHAN_S = 20  # a running trial that still names no worker after this time was left by one that died
 
 
-def run(plan: Plan, sweep: str, url: str, workers: int, out: Path, console: Console, validation: int) -> Path:
-    """Bring every method to its number of trials; print the table, and give the folder of the report."""
+def sweep(
+    settings: SweepSettings, name: str, url: str, workers: int, out: Path, console: Console, validation: int
+) -> Path:
+    """Do all trials of every method and print the table; return the folder of the report."""
     storage = store.connect(url)
-    rows = [store.row(storage, sweep, method, plan.budget) for method in plan.methods]
-    for row in rows:
-        store.reap(row)
-        store.fill(row)
-    job = work.Job(plan, sweep, url, out)
-    with _progress(console, rows) as show:
-        while _open(rows):
-            before = _done(rows)
-            _work(job, rows, min(workers, _open(rows)), show)
-            _settle(rows)
-            if _open(rows) and _done(rows) == before:
+    studies = [store.open_study(storage, name, method, settings.budget) for method in settings.methods]
+    store.refresh(studies)
+    job = worker.Job(settings, name, url, out)
+    with _progress(console, studies) as show:
+        while _open(studies):
+            before = _done(studies)
+            _work(job, studies, min(workers, _open(studies)), show)
+            _give_up_orphans(studies)
+            if _open(studies) and _done(studies) == before:
                 raise ConfigError(
-                    "the workers ended without finishing a trial; what they said stands above. Nothing is lost: the "
-                    "same command goes on"
+                    "the workers ended without finishing a trial; their messages are above. Finished trials are kept: "
+                    "run the same command again to continue"
                 )
-    summaries = [report.summarize(row) for row in rows]
+    summaries = [report.summarize(study) for study in studies]
     folder = next_free(out / "report")
     folder.mkdir()
-    report.write(rows, plan, folder)
+    report.write(studies, settings, folder)
     console.print(report.table(summaries, validation))
     for remark in report.remarks(summaries, validation):
         console.print(remark, highlight=False, markup=False, soft_wrap=True)
     return folder
 
 
-def _work(job: work.Job, rows: list[Row], workers: int, show: Callable[[], None]) -> None:
-    """One worker is this process; several are processes of their own, which this one looks after."""
+def _work(job: worker.Job, studies: list[MethodStudy], workers: int, show: Callable[[], None]) -> None:
+    """Work in this process if there is one worker; otherwise start one process for each and wait for them."""
     if workers == 1:
         runtime.start(keep_programs=False)
-        work.work(rows, job.plan, job.out, show)
+        worker.work(studies, job.settings, job.out, show)
         return
     spawn = multiprocessing.get_context("spawn")
-    processes = [spawn.Process(target=work.main, args=(job,), daemon=True) for _ in range(workers)]
+    processes = [spawn.Process(target=worker.main, args=(job,), daemon=True) for _ in range(workers)]
     for process in processes:
         process.start()
     while any(process.is_alive() for process in processes):
@@ -65,59 +65,59 @@ def _work(job: work.Job, rows: list[Row], workers: int, show: Callable[[], None]
     show()
 
 
-def _open(rows: list[Row]) -> int:
-    """Trials that nobody does yet; those that run elsewhere are not waited for."""
-    return sum(row.trials - sum(_is_busy(trial.state) for trial in store.owners(row).values()) for row in rows)
+def _open(studies: list[MethodStudy]) -> int:
+    """How many trials no worker has taken yet; trials that run on other machines are not waited for."""
+    return sum(
+        study.trials - sum(_is_taken(trial.state) for trial in store.owners(study).values()) for study in studies
+    )
 
 
-def _is_busy(state: TrialState) -> bool:
+def _is_taken(state: TrialState) -> bool:
     return state == TrialState.RUNNING or state in store.DONE
 
 
-def _done(rows: list[Row]) -> int:
-    return sum(len(report.finished(row)) for row in rows)
+def _done(studies: list[MethodStudy]) -> int:
+    return sum(len(report.finished(study)) for study in studies)
 
 
-def _settle(rows: list[Row]) -> None:
-    """Give up what dead workers left: also the trial of one that died between taking it and saying so."""
+def _give_up_orphans(studies: list[MethodStudy]) -> None:
+    """Give up the trials of dead workers, also of one that died after it took a trial and before it wrote its name."""
     deadline = time.monotonic() + ORPHAN_S
-    while orphans := [(row, trial) for row in rows for trial in _nameless(row)]:
+    while orphans := [(study, trial) for study in studies for trial in _without_worker(study)]:
         if time.monotonic() > deadline:
-            for row, trial in orphans:
-                store.fail(row, trial, "its worker was killed")
+            for study, trial in orphans:
+                store.fail(study, trial, "its worker was killed")
         time.sleep(POLL_S)
-    for row in rows:
-        store.reap(row)
-        store.fill(row)
+    store.refresh(studies)
 
 
-def _nameless(row: Row) -> list[FrozenTrial]:
-    running = row.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+def _without_worker(study: MethodStudy) -> list[FrozenTrial]:
+    running = study.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
     return [trial for trial in running if "worker" not in trial.user_attrs]
 
 
 @contextmanager
-def _progress(console: Console, rows: list[Row]) -> Iterator[Callable[[], None]]:
-    """A bar with the time that is left; where there is no terminal, a line for each trial that ends."""
-    total = sum(row.trials for row in rows)
+def _progress(console: Console, studies: list[MethodStudy]) -> Iterator[Callable[[], None]]:
+    """Show a bar with the time left on a terminal; elsewhere print a line for each trial that ends."""
+    total = sum(study.trials for study in studies)
     if not console.is_terminal:
-        seen = {(row.method.name, trial.number) for row in rows for trial in report.finished(row)}
-        yield lambda: _lines(console, rows, seen, total)
+        seen = {(study.method.name, trial.number) for study in studies for trial in report.finished(study)}
+        yield lambda: _print_new(console, studies, seen, total)
         return
     columns = (TextColumn("trials"), BarColumn(bar_width=None), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(
         *columns, TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=True), console=console
     ) as bar:
-        task = bar.add_task("trials", total=total, completed=_done(rows))
-        yield lambda: bar.update(task, completed=_done(rows))
+        task = bar.add_task("trials", total=total, completed=_done(studies))
+        yield lambda: bar.update(task, completed=_done(studies))
 
 
-def _lines(console: Console, rows: list[Row], seen: set[tuple[str, int]], total: int) -> None:
-    for row in rows:
-        for trial in report.finished(row):
-            if (row.method.name, trial.number) not in seen:
-                seen.add((row.method.name, trial.number))
+def _print_new(console: Console, studies: list[MethodStudy], seen: set[tuple[str, int]], total: int) -> None:
+    for study in studies:
+        for trial in report.finished(study):
+            if (study.method.name, trial.number) not in seen:
+                seen.add((study.method.name, trial.number))
                 value = trial.user_attrs.get("failure") or f"{100 * (trial.value or 0):.2f} %"
-                told = f"trial {trial.user_attrs['slot']}: {value}, {trial.user_attrs.get('seconds', 0)} s"
-                line = f"{row.method.name}, {told} ({len(seen)} of {total})"
+                outcome = f"trial {trial.user_attrs['slot']}: {value}, {trial.user_attrs.get('seconds', 0)} s"
+                line = f"{study.method.name}, {outcome} ({len(seen)} of {total})"
                 console.print(line, highlight=False, markup=False, soft_wrap=True)
