@@ -127,7 +127,7 @@ def test_a_program_for_a_tpu_is_read_as_well():
 
 def test_groups_that_cannot_be_read_are_not_taken_for_all():
     assert hlo.group("%x), replica_groups={}, to_apply=%add", 8) == 8
-    with pytest.raises(ValueError, match="cannot read who takes part: replica_groups=new"):
+    with pytest.raises(ValueError, match="cannot read the replica groups: replica_groups=new"):
         hlo.group("%x), replica_groups=new[3], to_apply=%add", 8)
 
 

@@ -1,4 +1,4 @@
-"""What examples look like, without reading any: shapes are all that a compiler needs."""
+"""The shape of a data set's examples and its number of classes, without reading any data; a compiler needs no more."""
 
 from typing import NamedTuple
 
@@ -7,44 +7,44 @@ from metapl.data.sources.source import PictureConfig
 from metapl.schema import ConfigError
 
 
-class Examples(NamedTuple):
-    """Of one data set."""
+class ExampleShape(NamedTuple):
+    """The examples of one data set."""
 
-    shape: tuple[int, ...]  # of one example as it is stored; pictures [H, W, C] are uint8, points [D] float32
+    shape: tuple[int, ...]  # of one stored example; pictures [H, W, C] are uint8, points [D] are float32
     classes: int
 
     @property
     def are_pictures(self) -> bool:
-        """Or points."""
+        """Whether the examples are pictures, not points."""
         return len(self.shape) == 3
 
 
 KNOWN = {
-    "two_moons": Examples((2,), 2),
-    "digits": Examples((8, 8, 1), 10),
-    "cifar10": Examples((32, 32, 3), 10),
-    "cifar100": Examples((32, 32, 3), 100),
-    "svhn": Examples((32, 32, 3), 10),
-    "mnist": Examples((28, 28, 1), 10),
-    "fashion_mnist": Examples((28, 28, 1), 10),
-    "tfrecord": Examples((0, 0, 3), 1000),
+    "two_moons": ExampleShape((2,), 2),
+    "digits": ExampleShape((8, 8, 1), 10),
+    "cifar10": ExampleShape((32, 32, 3), 10),
+    "cifar100": ExampleShape((32, 32, 3), 100),
+    "svhn": ExampleShape((32, 32, 3), 10),
+    "mnist": ExampleShape((28, 28, 1), 10),
+    "fashion_mnist": ExampleShape((28, 28, 1), 10),
+    "tfrecord": ExampleShape((0, 0, 3), 1000),
 }
-OWN = Examples((0, 0, 3), 0)  # a user's own pictures: they are RGB, and only their user knows the rest
+OWN = ExampleShape((0, 0, 3), 0)  # a user's own pictures: RGB, with a size and classes that only the user knows
 
 
-def of(config: Config, classes: int = 0, size: int = 0) -> Examples:
-    """Say it of a run's data; `classes` and `size` of pictures may be told, and must be where nothing else says."""
-    found = KNOWN.get(config.data.name, OWN)
-    if found.are_pictures:
+def of(config: Config, classes: int = 0, size: int = 0) -> ExampleShape:
+    """The shape of a run's examples; `classes` and `size` replace the known values and must be given if unknown."""
+    known = KNOWN.get(config.data.name, OWN)
+    if known.are_pictures:
         assert isinstance(config.data, PictureConfig)
-        side = size or config.data.size or found.shape[0]
+        side = size or config.data.size or known.shape[0]
         if not side:
-            raise ConfigError(f"how large pictures of {config.data.name} are, no file was asked: say it with --size")
-        found = found._replace(shape=(side, side, found.shape[2]))
+            raise ConfigError(f"plan reads no data: give --size, the side of the pictures of {config.data.name}")
+        known = known._replace(shape=(side, side, known.shape[2]))
     elif size:
         raise ConfigError(f"{config.data.name} has points, not pictures: leave --size out")
-    if classes or not found.classes:
+    if classes or not known.classes:
         if not classes:
-            raise ConfigError(f"how many classes {config.data.name} has, no file was asked: say it with --classes")
-        found = found._replace(classes=classes)
-    return found
+            raise ConfigError(f"plan reads no data: give --classes, the number of classes of {config.data.name}")
+        known = known._replace(classes=classes)
+    return known
