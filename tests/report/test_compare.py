@@ -3,14 +3,14 @@
 import pytest
 
 from metapl.report import compare, method, overview, read
-from metapl.report.compare import Row
+from metapl.report.compare import Experiment
 
 from .some_runs import make, settings
 
 
-def rows(*folders) -> list[Row]:
-    loaded = read.find(folders)
-    return compare.rows(loaded, {run.anchor: method.origin(run) for run in loaded})
+def rows(*folders) -> list[Experiment]:
+    loaded = read.read_runs(folders)
+    return compare.by_experiment(loaded, {run.anchor: method.origin(run) for run in loaded})
 
 
 def test_runs_that_differ_in_their_seeds_alone_are_one_row(tmp_path):

@@ -8,8 +8,8 @@ from metapl.report import method, read
 from .some_runs import make, settings
 
 
-def loaded(folder) -> read.Loaded:
-    (found,) = read.find([folder])
+def loaded(folder) -> read.ReportedRun:
+    (found,) = read.read_runs([folder])
     return found
 
 

@@ -122,10 +122,10 @@ def test_evaluations_of_a_file_that_grows_are_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(metrics, "WHOLE_BYTES", 100)
     monkeypatch.setattr(metrics, "MOST_EVALUATIONS", 3)
     run = make(tmp_path / "run", lines=[line(step, test_accuracy=[step / 100]) for step in (1, 2)])
-    path, remembering = run / "metrics.jsonl", metrics.Remembering()
+    path, reader = run / "metrics.jsonl", metrics.CachedReader()
 
     def steps() -> list[float]:
-        return remembering.read(run, [100], NAMES).numbers["test_accuracy"].steps
+        return reader.read(run, [100], NAMES).numbers["test_accuracy"].steps
 
     assert steps() == [1, 2]
     text = path.read_bytes()

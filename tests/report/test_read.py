@@ -15,8 +15,8 @@ from metapl.schema import ConfigError
 from .some_runs import CLASSES, make
 
 
-def only(path) -> read.Loaded:
-    (found,) = read.find([path])
+def only(path) -> read.ReportedRun:
+    (found,) = read.read_runs([path])
     return found
 
 
@@ -82,7 +82,7 @@ def test_a_confusion_matrix_is_whole_or_not_there(tmp_path):
 def test_an_unfinished_run_and_an_empty_folder_are_what_they_are(tmp_path):
     make(tmp_path / "one")
     (tmp_path / "none").mkdir()
-    found = read.find([tmp_path / "one", tmp_path / "none"])
+    found = read.read_runs([tmp_path / "one", tmp_path / "none"])
     assert [run.run.state for run in found] == ["stopped, resumable", "broken"]
     assert "config.toml is missing" in found[1].run.note
 
@@ -91,15 +91,15 @@ def test_an_unfinished_run_and_an_empty_folder_are_what_they_are(tmp_path):
 def test_the_folder_of_a_sweep_or_a_demo_is_said_to_be_that_unless_runs_are_in_it(tmp_path, file, kind):
     (tmp_path / file).touch()
     with pytest.raises(ConfigError, match=kind):
-        read.find([tmp_path])
+        read.read_runs([tmp_path])
     make(tmp_path / "run", accuracies={0: 0.5})
-    assert [one.name for one in read.find([tmp_path])] == ["run"]
+    assert [one.name for one in read.read_runs([tmp_path])] == ["run"]
 
 
 def test_runs_come_once_in_the_order_given_with_names_that_differ(tmp_path):
     for place in ("b/run", "a/run", "a/other"):
         make(tmp_path / place)
-    found = read.find([tmp_path / "b" / "run", tmp_path / "a", tmp_path])
+    found = read.read_runs([tmp_path / "b" / "run", tmp_path / "a", tmp_path])
     assert [run.name for run in found] == ["b/run", "a/other", "a/run"]
     assert [run.anchor for run in found] == ["run-1", "run-2", "run-3"]
 
@@ -107,7 +107,7 @@ def test_runs_come_once_in_the_order_given_with_names_that_differ(tmp_path):
 @pytest.mark.parametrize("name", ["nowhere", "x" * 300])
 def test_a_wrong_path_is_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="is not a folder"):
-        read.find([tmp_path / name])
+        read.read_runs([tmp_path / name])
 
 
 def test_a_folder_that_may_not_be_entered_is_broken(tmp_path, monkeypatch):
@@ -121,7 +121,7 @@ def test_a_folder_that_may_not_be_entered_is_broken(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "stat", lambda path, **how: refuse(path) or stat(path, **how))
     monkeypatch.setattr(io, "open", lambda path, *how, **more: refuse(path) or opened(path, *how, **more))
-    good, shut = read.find([tmp_path])
+    good, shut = read.read_runs([tmp_path])
     assert good.finished
     assert shut.run.state == "broken"
     assert "Permission denied" in shut.run.note

@@ -289,11 +289,11 @@ def test_too_many_connections_at_once_are_turned_away_and_forgotten(own_server):
 
 
 def test_a_port_that_is_taken_is_named(server):
-    with pytest.raises(ConfigError, match=rf"port {server.server_port} cannot be had: Address already in use"):
+    with pytest.raises(ConfigError, match=rf"port {server.server_port} cannot be used: Address already in use"):
         Server("127.0.0.1", server.server_port, QUICK)
-    with pytest.raises(ConfigError, match="cannot be had"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         Server("192.0.2.1", 0, QUICK)  # an address for documents: nobody's
-    with pytest.raises(ConfigError, match="cannot be had"):
+    with pytest.raises(ConfigError, match="cannot be used"):
         Server("not a name", 0, QUICK)
 
 

@@ -63,8 +63,8 @@ def test_what_was_trained_is_recognised_in_the_browser(page, server, tmp_path):
         page.evaluate("document.querySelector('.bars').replaceChildren()")
         page.choose_file("#file", tmp_path / "digits" / "labeled" / name / "3.png")
         page.wait_for("document.querySelectorAll('.bars li').length === 5 && document.querySelector('.examples li')")
-        nearest, alike = page.texts(".examples .name")[0], page.texts(".examples .alike")[0]
-        assert (nearest, alike) == (name, "similarity 1.000")  # the picture itself
+        nearest, similarity = page.texts(".examples .name")[0], page.texts(".examples .similarity")[0]
+        assert (nearest, similarity) == (name, "similarity 1.000")  # the picture itself
         right += page.texts(".bars .name")[0] == name
     assert right >= 9  # of ten that it has learnt
     page.evaluate("document.querySelector('#more').click()")

@@ -9,7 +9,7 @@ from PIL import Image
 
 from metapl.evaluate import predictor as predictors
 from metapl.web.serve.examples import collect
-from metapl.web.serve.model import Served, facts
+from metapl.web.serve.network import ServedNetwork, facts
 from metapl.web.server import Limits, Server
 from tests import small_run
 
@@ -27,10 +27,10 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(place) -> Served:
+def served(place) -> ServedNetwork:
     run = place / "run"
     predictor = predictors.load(run)
-    served = Served(predictor, facts("mine", run, predictor), collect(predictor, run, [], 1000), "")
+    served = ServedNetwork(predictor, facts("mine", run, predictor), collect(predictor, run, [], 1000), "")
     served.warm_up()
     return served
 
@@ -68,7 +68,7 @@ def test_a_picture_is_shown_with_its_classes_and_its_neighbours(opened, place, s
     assert opened.texts(".examples .name")[0] == small_run.CLASSES[0]
     opened.wait_for("[...document.querySelectorAll('.examples img')].every((image) => image.naturalWidth === 8)")
     assert opened.evaluate("document.querySelector('#preview').naturalWidth") == 16
-    assert "81.3 % of its test pictures right" in opened.text("#about")
+    assert "test accuracy 81.3 %" in opened.text("#about")
     assert opened.evaluate("document.scripts.length") == 1
     assert opened.errors == []
 
@@ -78,7 +78,7 @@ def test_a_bad_file_is_told_of_and_a_good_one_then_answered(opened, place):
     opened.wait_for(FAILED)
     assert opened.text("#error").startswith("The picture: not a picture of a known kind")
     assert opened.evaluate("document.querySelector('#preview').hidden")
-    assert opened.text("#status") == "No answer."
+    assert opened.text("#status") == "No prediction."
     assert all("422" in error for error in opened.errors)  # Chromium notes every refused request
     opened.choose_file("#file", place / "wide.jpg")
     opened.wait_for(ANSWERED)
@@ -90,7 +90,7 @@ def test_what_is_too_large_is_not_even_sent(opened, place):
     Image.new("RGB", (300, 300)).save(large)
     opened.choose_file("#file", large)
     opened.wait_for(FAILED)
-    assert opened.text("#error") == "The picture has 0.3 MB, more than the 0.1 MB that are taken."
+    assert opened.text("#error") == "The picture has 0.3 MB; the limit is 0.1 MB."
     assert not any("predict" in url for url in opened.requests)
     assert opened.errors == []
 
@@ -113,7 +113,7 @@ def test_pictures_are_dropped_and_pasted_anywhere(opened, place):
     opened.wait_for(ANSWERED)
     empty = "new ClipboardEvent('paste', { clipboardData: new DataTransfer(), bubbles: true })"
     opened.evaluate(f"document.body.dispatchEvent({empty}) && 0")
-    assert opened.text("#error") == "What was pasted is no picture."
+    assert opened.text("#error") == "What you pasted is not a picture."
     assert opened.errors == []
 
 
@@ -143,7 +143,7 @@ CONTRAST = """(() => {
             if (!color.startsWith("rgba(0, 0, 0, 0")) return color;
         }
     };
-    return Math.min(...[...document.querySelectorAll("h1, h2, p, strong, .name, .share, .alike, button, summary")]
+    return Math.min(...[...document.querySelectorAll("h1, h2, p, strong, .name, .share, .similarity, button, summary")]
         .filter((element) => element.offsetParent)
         .map((element) => [light(getComputedStyle(element).color), light(ground(element))].sort((a, b) => b - a))
         .map(([more, less]) => (more + 0.05) / (less + 0.05)));

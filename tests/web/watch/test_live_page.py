@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 
-from metapl.report.blocks import Progress
+from metapl.report.blocks import ProgressBar
 from metapl.system.lock import locked
-from metapl.web.watch import following as module
-from metapl.web.watch.following import Following
+from metapl.web.watch import live_page as module
+from metapl.web.watch.live_page import LivePage
 from tests.report.some_runs import finish, line, make, settings
 
 
@@ -35,133 +35,133 @@ def append(run, *lines) -> None:
         file.write("".join(lines))
 
 
-def after(following, clock, seconds) -> str:
+def after(live_page, clock, seconds) -> str:
     clock.now += seconds
-    following.tick()
-    return following.version("none", 0)["version"]
+    live_page.tick()
+    return live_page.version("none", 0)["version"]
 
 
 def test_a_version_is_counted_when_files_change_and_not_too_often(run, clock):
-    following = Following([run], clock)
-    assert after(following, clock, 10) == "1"
+    live_page = LivePage([run], clock)
+    assert after(live_page, clock, 10) == "1"
     append(run, json.dumps(line(20, loss=[1.0])) + "\n")
-    assert after(following, clock, 1) == "2"
+    assert after(live_page, clock, 1) == "2"
     append(run, json.dumps(line(30, loss=[1.0])) + "\n")
-    assert after(following, clock, 1) == "2"
-    assert after(following, clock, 1.1) == "3"
-    assert after(following, clock, 10) == "3"
+    assert after(live_page, clock, 1) == "2"
+    assert after(live_page, clock, 1.1) == "3"
+    assert after(live_page, clock, 10) == "3"
 
 
 def test_the_page_is_made_once_for_each_version_and_a_slow_one_less_often(run, clock, monkeypatch):
     made = []
     build = module.build
     monkeypatch.setattr(module, "build", lambda *args: made.append(1) or build(*args))
-    following = Following([run], clock)
-    following.page()
-    assert ("2 steps" in following.body(), len(made)) == (False, 1)
+    live_page = LivePage([run], clock)
+    live_page.page()
+    assert ("2 steps" in live_page.body(), len(made)) == (False, 1)
     times = iter([0.0, 1.0])
     monkeypatch.setattr(module.time, "thread_time", lambda: next(times))
     append(run, json.dumps(line(20, loss=[1.0])) + "\n")
-    after(following, clock, 5)
-    following.body()
+    after(live_page, clock, 5)
+    live_page.body()
     assert len(made) == 2
     append(run, json.dumps(line(30, loss=[1.0])) + "\n")
-    assert after(following, clock, 20) == "2"  # a page that took a second of the processor: one in 25 s
-    assert after(following, clock, 6) == "3"
+    assert after(live_page, clock, 20) == "2"  # a page that took a second of the processor: one in 25 s
+    assert after(live_page, clock, 6) == "3"
 
 
 def test_progress_has_a_rate_and_the_time_that_is_left(run, clock):
-    following = Following([run], clock)
+    live_page = LivePage([run], clock)
     with locked(run):
-        after(following, clock, 5)
-        assert "run is at work: 10 of 100 steps</p>" in following.body()
+        after(live_page, clock, 5)
+        assert "run is running: 10 of 100 steps</p>" in live_page.body()
         append(run, json.dumps(line(20, loss=[1.0])) + "\n")
-        after(following, clock, 5)
-        assert "run is at work: 20 of 100 steps, 2.0 steps/s, about 0:40 left</p>" in following.body()
-        assert '<progress value="20" max="100"' in following.body()
+        after(live_page, clock, 5)
+        assert "run is running: 20 of 100 steps, 2.0 steps/s, about 0:40 left</p>" in live_page.body()
+        assert '<progress value="20" max="100"' in live_page.body()
         append(run, '{"seeds": [0], "sta')  # half a line
-        after(following, clock, 5)
-        assert "cannot be read" not in following.body()
+        after(live_page, clock, 5)
+        assert "cannot be read" not in live_page.body()
 
 
 def test_an_end_is_told_at_once_and_is_over_when_it_has_been_seen(run, clock):
-    following = Following([run], clock)
+    live_page = LivePage([run], clock)
     with locked(run):
-        after(following, clock, 5)
-        assert following.at_work
-        assert not following.is_over()
+        after(live_page, clock, 5)
+        assert live_page.at_work
+        assert not live_page.is_over()
         finish(run, {0: 0.875})
-    assert after(following, clock, 0.6) == "3"
-    assert "run has finished: test accuracy 87.50 %." in following.body()
+    assert after(live_page, clock, 0.6) == "3"
+    assert "run has finished: test accuracy 87.50 %." in live_page.body()
     clock.now += 2
-    assert not following.is_over()
-    following.version("2", 0)  # another browser, which has yet to ask for the last page
+    assert not live_page.is_over()
+    live_page.version("2", 0)  # another browser, which has yet to ask for the last page
     clock.now += 2
-    assert not following.is_over()
+    assert not live_page.is_over()
     clock.now += 2
-    assert following.is_over()
+    assert live_page.is_over()
 
 
 @pytest.mark.parametrize(
-    ("events", "told"),
+    ("events", "sentence"),
     [
         ([{"event": "stopped", "signal": "SIGTERM"}], "run was stopped (SIGTERM) after 10 of 100 steps; metapl resume"),
-        ([{"event": "checkpoint"}], "run ended before its time, killed or with an error, after 10 of 100 steps"),
+        ([{"event": "checkpoint"}], "run crashed or was killed after 10 of 100 steps"),
     ],
 )
-def test_whoever_was_stopped_is_told_apart_from_whoever_was_killed(run, clock, events, told):
+def test_a_stopped_run_and_a_killed_run_get_different_sentences(run, clock, events, sentence):
     (run / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
-    assert following_told(run, clock).startswith(told)
+    assert endings(run, clock).startswith(sentence)
 
 
 def test_a_failure_is_told_with_its_reason(run, clock):
     (run / "warnings.jsonl").write_text(json.dumps({"level": "stop", "guard": "nonfinite"}) + "\n")
-    assert "run has failed after 10 of 100 steps: stopped by the guard nonfinite" in following_told(run, clock)
+    assert "run has failed after 10 of 100 steps: stopped by the guard nonfinite" in endings(run, clock)
 
 
-def following_told(run, clock) -> str:
-    return " ".join(Following([run], clock).told())
+def endings(run, clock) -> str:
+    return " ".join(LivePage([run], clock).endings())
 
 
 def test_a_folder_that_goes_away_ends_it_without_an_error(run, clock):
-    following = Following([run], clock)
+    live_page = LivePage([run], clock)
     with locked(run):
-        after(following, clock, 5)
+        after(live_page, clock, 5)
         shutil.rmtree(run)
-    after(following, clock, 5)
-    assert f"The folder {run} is gone." in following.body()
+    after(live_page, clock, 5)
+    assert f"The folder {run} is gone." in live_page.body()
     clock.now += 4
-    assert following.is_over()
+    assert live_page.is_over()
 
 
 def test_what_had_ended_before_waits_for_a_visit(run, clock):
-    following = Following([run], clock)
+    live_page = LivePage([run], clock)
     clock.now += 59
-    assert not following.is_over()
+    assert not live_page.is_over()
     clock.now += 2
-    assert following.is_over()
-    following.page()
-    assert not following.is_over()
+    assert live_page.is_over()
+    live_page.page()
+    assert not live_page.is_over()
     clock.now += 4
-    assert following.is_over()
+    assert live_page.is_over()
 
 
 def test_runs_that_come_later_are_found(tmp_path, clock):
-    following = Following([tmp_path / "all"], clock)
-    assert not following.begun
-    assert "No run has begun" in following.body()
-    assert not following.is_over()
+    live_page = LivePage([tmp_path / "all"], clock)
+    assert not live_page.begun
+    assert "No run has begun" in live_page.body()
+    assert not live_page.is_over()
     make(tmp_path / "all" / "one")
     make(tmp_path / "all" / "two")
-    after(following, clock, 5)
-    assert following.begun
-    assert 'id="run-2"' in following.body()
+    after(live_page, clock, 5)
+    assert live_page.begun
+    assert 'id="run-2"' in live_page.body()
 
 
 def test_progress_of_a_run_that_does_not_say_how_long_it_is(run, clock):
     (run / "config.toml").write_text("not TOML [")
-    following = Following([run], clock)
+    live_page = LivePage([run], clock)
     with locked(run):
-        after(following, clock, 5)
-        assert "run is at work." in following.body()
-        assert not any(isinstance(block, Progress) for block in following._blocks())
+        after(live_page, clock, 5)
+        assert "run is running." in live_page.body()
+        assert not any(isinstance(block, ProgressBar) for block in live_page._blocks())

@@ -7,9 +7,9 @@ import pytest
 
 from metapl.system.lock import locked
 from metapl.web.server import Limits, Server
-from metapl.web.watch import following
-from metapl.web.watch.following import Following
-from metapl.web.watch.handler import Handler
+from metapl.web.watch import live_page
+from metapl.web.watch.live_page import LivePage
+from metapl.web.watch.routes import WatchHandler
 from tests.report.some_runs import finish, line, make, settings
 
 CURVE = "document.querySelector('#run-2 figure path.c0').getAttribute('d')"
@@ -26,12 +26,12 @@ def runs(tmp_path):
 
 @pytest.fixture
 def server(runs, monkeypatch):
-    monkeypatch.setattr(following, "LOOK_S", 0)
-    monkeypatch.setattr(following, "SHORTEST_S", 0)
-    monkeypatch.setattr(following, "SHARE", 1e9)
-    server = Server("127.0.0.1", 0, Limits(stop_s=1), Handler)
+    monkeypatch.setattr(live_page, "SCAN_S", 0)
+    monkeypatch.setattr(live_page, "SHORTEST_S", 0)
+    monkeypatch.setattr(live_page, "SHARE", 1e9)
+    server = Server("127.0.0.1", 0, Limits(stop_s=1), WatchHandler)
     with locked(runs / "b"):
-        server.start(Following([runs]))
+        server.start(LivePage([runs]))
         yield server
 
 

@@ -1,4 +1,4 @@
-"""Has anything changed in the folders that are watched? Told from names, sizes and times: nothing is read."""
+"""See whether anything has changed in the watched folders, by names, sizes and times of files; no file is read."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from metapl.runs import find as runs
 from metapl.system import lock
 
-# What a page is made of; checkpoints and weights are not.
+# The files that a page is made of; checkpoints and weights are not needed for it.
 FILES = (
     "config.toml",
     "environment.json",
@@ -21,26 +21,26 @@ FILES = (
 )
 
 
-class Look(NamedTuple):
-    """How things are at one time; two that are equal give the same page."""
+class Scan(NamedTuple):
+    """The state of the folders at one time; equal scans give the same page."""
 
-    files: Mapping[Path, tuple[tuple[int, int], ...]]  # of each run: size and time of each of its files
-    working: frozenset[Path]  # runs, or folders that were given, that a process is at work in
-    gone: frozenset[Path]  # folders that were given and are none
-
-
-def look(places: Sequence[Path]) -> Look:
-    """Look at all runs in these folders or below them; new ones are found, too."""
-    found = runs.below(places)
-    held = frozenset(path for path in {*found, *places} if runs.holder(path / lock.FILE) is not None)
-    files = {path: tuple(_trace(path / name) for name in FILES) for path in found}
-    return Look(files, held, frozenset(place for place in places if not os.path.isdir(place)))
+    files: Mapping[Path, tuple[tuple[int, int], ...]]  # for each run: size and time of each of its files
+    working: frozenset[Path]  # runs or given folders in which a process works
+    gone: frozenset[Path]  # given folders that do not exist
 
 
-def _trace(path: Path) -> tuple[int, int]:
-    """A file's size and time; that of none is nobody's."""
+def scan(places: Sequence[Path]) -> Scan:
+    """Scan all runs in these folders or below them, also new ones."""
+    paths = runs.below(places)
+    held = frozenset(path for path in {*paths, *places} if runs.holder(path / lock.FILE) is not None)
+    files = {path: tuple(_size_and_time(path / name) for name in FILES) for path in paths}
+    return Scan(files, held, frozenset(place for place in places if not os.path.isdir(place)))
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """A file's size and time of change; (-1, 0) if it is missing."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return (-1, 0)
-    return found.st_size, found.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
