@@ -13,7 +13,7 @@ from metapl.web.server import Limits, Server
 from metapl.web.watch import live_page
 from metapl.web.watch.live_page import LivePage
 from metapl.web.watch.routes import WatchHandler
-from tests.report.some_runs import line, make
+from tests.report.synthetic_runs import line, make
 
 
 @pytest.fixture

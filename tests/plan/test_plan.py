@@ -1,4 +1,4 @@
-"""The whole verb, on a tiny network: shared by eight devices that this machine does not have."""
+"""The whole verb, on a tiny network, also for eight simulated devices."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def test_a_report_adds_up(planned):
     assert planned["parameters"] == parameters
     assert planned["memory"]["state"]["weights"] == 4 * parameters
     assert planned["memory"]["batch"] == 64 * (8 + 16) + 4 * 8
-    # Forward, and the gradient of weights and inputs, of which the first layer's is not needed.
+    # Forward, and the gradients of weights and inputs; that of the first layer's inputs is not needed.
     assert planned["flops"]["step"] == 2 * 8 * (3 * (64 * 8 + 8 * 8 + 8 * 10) - 64 * 8)
     assert planned["stage_s"]["at_least"] == pytest.approx(7 * planned["step_s"]["at_least"])
     assert planned["fits"]
@@ -105,7 +105,7 @@ MPL = "method.name = 'mpl'\n"
     ],
 )
 def test_advice_can_be_followed(stages, devices, words):
-    """Groups and batches divide, and the batch is one that the method looks at."""
+    """Groups and batches can be divided as advised, and the method uses the named batch."""
     given = stages or "labeled_batch = 12"
     found = advice(configs.parse(f"[[stages]]\n{given}", "here"), 0, devices)
     assert [line.startswith(start) for line, start in zip(found, words, strict=False)] == [True] * len(words), found
@@ -124,13 +124,13 @@ def test_advice_names_the_networks_own_stage():
     ]
 
 
-def test_a_refusal_is_a_sentence(planned, monkeypatch, tmp_path):
+def test_a_refusal_gives_a_sentence(planned, monkeypatch, tmp_path):
     class Refusing:
         def compile(self):
             raise RuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 28.20G of 15.48G hbm.")
 
-    real = estimate.stage_program
-    monkeypatch.setattr(estimate, "stage_program", lambda *args: real(*args)._replace(advance=Lowering(Refusing())))
+    real = estimate.planned_program
+    monkeypatch.setattr(estimate, "planned_program", lambda *args: real(*args)._replace(advance=Lowering(Refusing())))
     found = here(tmp_path, TINY)
     assert not found["fits"]
     first, *_ = report.sentences(found)
@@ -168,7 +168,7 @@ def test_flops_of_blocks_in_a_loop_count_as_often_as_they_run():
     assert forward(True) == forward(False) > 2 * 2 * 9 * 32**2 * 3 * 16
 
 
-def test_examples_are_known_or_asked_for():
+def test_the_shape_of_examples_is_known_or_must_be_given():
     assert example_shape.of(configs.load("efficientnet_l2_mpl")) == ((580, 580, 3), 1000)
     assert example_shape.of(configs.load("two_moons_mpl")) == ((2,), 2)
     own = configs.parse('data.name = "folder"\nmodel.name = "wide_resnet"', "here")

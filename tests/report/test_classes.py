@@ -1,4 +1,4 @@
-"""Which classes are told of, however many there are."""
+"""Charts and tables of classes, for few classes and for many."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import pytest
 from metapl.report import classes, read
 from metapl.report.blocks import Figure
 
-from .some_runs import make
+from .synthetic_runs import make
 
 
-def test_endless_names_do_not_fill_the_page(tmp_path):
+def test_long_names_are_shortened(tmp_path):
     run = make(tmp_path / "run", accuracies={0: 0.5})
     names = np.array([f"{i}" + "x" * 50_000 for i in range(3)])
     np.savez(run / "confusion.npz", counts=np.eye(3, dtype=np.int64)[None], class_names=names)

@@ -1,4 +1,4 @@
-"""Paths of pseudo labels, and what the teacher gets wrong, out of lines that a run may have written."""
+"""Labels over time, and the teacher's errors, from the lines that a run has written."""
 
 import json
 
@@ -12,7 +12,7 @@ from metapl.report.labels import Moment, Noted
 from metapl.report.teacher import PredictedClasses
 from metapl.runs.label_paths import FILE
 
-from .some_runs import NASTY
+from .synthetic_runs import NASTY
 
 NAMES = (NASTY, "cat", "dog")
 
@@ -69,7 +69,7 @@ def test_a_long_path_is_shortened_and_rare_classes_share_a_row():
     assert drawing.count("<rect") == 10
 
 
-def test_what_is_not_of_these_data_is_not_shown(dataset, noted):
+def test_labels_of_other_data_are_not_shown(dataset, noted):
     for wrong in (dataset._replace(unlabeled=dataset.unlabeled[:4]), dataset._replace(class_names=NAMES[:2])):
         (said,) = labels.paths(noted, wrong, [100], 12)
         assert isinstance(said, Text)
@@ -80,7 +80,7 @@ def test_what_is_not_of_these_data_is_not_shown(dataset, noted):
 @pytest.mark.parametrize(
     "line", ["", "no json", "[1]", '{"seed": 0}', "[" * 100_000, '{"classes": [1, 2], "thousandths": [1]', "\0"]
 )
-def test_lines_that_are_none_are_left_out(tmp_path, line):
+def test_damaged_lines_are_left_out(tmp_path, line):
     good = {"seed": 0, "stage": 0, "step": 1, "by": "teacher", "of": 5, "classes": [0, 1], "thousandths": [500, 999]}
     bad = [{"classes": [0]}, {"classes": [[0, 1]]}, {"of": 1}, {"of": "x"}, {"thousandths": None}, {"of": 10**30}]
     lines = [
@@ -97,7 +97,7 @@ def test_lines_that_are_none_are_left_out(tmp_path, line):
     assert labels.read(tmp_path / "nowhere") == ([], None)
 
 
-def test_the_four_cells_and_the_errors_that_the_student_does_not_make(dataset, noted):
+def test_the_table_of_both_and_the_errors_that_only_the_teacher_makes(dataset, noted):
     student = PredictedClasses(
         np.arange(5), np.array([0, 1, 2, 1, 1]), np.full(5, 0.75)
     )  # right: 1 1 1 1 0; teacher: 0 1 0 0 0
@@ -112,7 +112,7 @@ def test_the_four_cells_and_the_errors_that_the_student_does_not_make(dataset, n
     assert "3 of 5 test examples" in errors.description
 
 
-def test_a_teacher_of_other_data_or_none_is_left_out(dataset, noted):
+def test_a_teacher_of_other_data_is_left_out(dataset, noted):
     student = PredictedClasses(np.arange(5), np.zeros(5, int), np.ones(5))
     assert teacher.compare_with_student(Noted([], None), student, dataset, 0, 3) == []
     (said,) = teacher.compare_with_student(noted, student, dataset, 1, 3)
@@ -121,7 +121,7 @@ def test_a_teacher_of_other_data_or_none_is_left_out(dataset, noted):
     assert teacher.compare_with_student(noted, some, dataset, 0, 3)[0].rows[0][3].text == "1 (50.0 %)"
 
 
-def test_in_a_browser_each_picture_has_its_words(page, dataset, noted, tmp_path):
+def test_in_a_browser_each_picture_has_its_caption(page, dataset, noted, tmp_path):
     student = PredictedClasses(np.arange(5), np.array([0, 0, 2, 1, 0]), np.full(5, 0.75))
     blocks = [*labels.paths(noted, dataset, [100], 12), *teacher.compare_with_student(noted, student, dataset, 0, 12)]
     (tmp_path / "report.html").write_text(html.page("t", blocks), "utf-8")

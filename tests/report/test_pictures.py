@@ -1,4 +1,4 @@
-"""Pictures through the run's own weights and data, and what is said where there are none."""
+"""Pictures with predictions of the run's own weights, and the notes if there are none."""
 
 import shutil
 
@@ -24,7 +24,7 @@ def loaded(run) -> read.ReportedRun:
     return found
 
 
-def test_the_run_is_asked_about_its_own_test_pictures(run):
+def test_the_run_predicts_its_own_test_pictures(run):
     figure, certain, uncertain, errors, said = pictures.pictures(loaded(run), [], 12)
     assert said == labels.NOTHING
     network = predictors.load(run)

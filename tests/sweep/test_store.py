@@ -1,4 +1,4 @@
-"""Exactly as many trials as were asked for, whoever works, and whoever dies."""
+"""Exactly the wanted number of trials, whichever workers work or die."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def states(study: store.MethodStudy) -> Counter[str]:
 def test_slots_are_taken_in_order_and_once(tmp_path):
     mine, theirs = open_study(tmp_path), open_study(tmp_path)
     store.fill(mine)
-    store.fill(theirs)  # finds all there
+    store.fill(theirs)  # all trials exist already
     taken = [take(one).user_attrs["slot"] for one in (mine, theirs, mine, theirs)]
     assert taken == [0, 1, 2, 3]
     assert take(mine) is None
@@ -59,20 +59,20 @@ def test_a_trial_that_was_given_up_is_replaced_in_its_slot(tmp_path):
     again = take(study)
     assert again.user_attrs["slot"] == 0
     assert again.number == 4
-    store.fail(study, second, "too late")  # what is complete stays so
+    store.fail(study, second, "too late")  # a complete trial stays complete
     assert states(study) == {"FAIL": 1, "COMPLETE": 1, "RUNNING": 1, "WAITING": 2}
 
 
 def test_two_that_fill_the_same_slot_do_not_complete_it_twice(tmp_path):
     study = open_study(tmp_path, trials=1)
-    for _ in range(2):  # as if both had looked before either wrote
+    for _ in range(2):  # as if both had read before either wrote
         trial = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={"slot": 0})
         study.storage.create_new_trial(study.optuna._study_id, trial)
     complete(study, take(study))
     assert take(study) is None
 
 
-def test_more_trials_later_add_to_those_that_are_there_and_fewer_hide_some(tmp_path):
+def test_a_larger_number_later_adds_trials_and_a_smaller_one_hides_some(tmp_path):
     study = open_study(tmp_path, trials=2)
     store.fill(study)
     complete(study, take(study))
@@ -100,7 +100,7 @@ def test_many_threads_do_each_slot_once(tmp_path):
     assert sorted(done) == list(range(12))
 
 
-def test_methods_go_side_by_side(tmp_path):
+def test_methods_advance_together(tmp_path):
     storage = store.connect(f"sqlite:///{tmp_path}/sweep.db")
     rows = [store.open_study(storage, "s", METHOD._replace(name=name), Budget(trials=2)) for name in ("a", "b")]
     for one in rows:
@@ -141,7 +141,7 @@ def test_a_killed_worker_is_noticed_at_once_and_a_living_one_is_left_alone(tmp_p
     assert study.optuna.get_trials()[0].user_attrs["failure"] == "its worker was killed"
 
 
-def test_a_trial_of_another_machine_is_not_given_up_while_its_heart_beats(tmp_path, monkeypatch):
+def test_a_trial_of_another_machine_is_not_given_up_while_it_sends_heartbeats(tmp_path, monkeypatch):
     study = open_study(tmp_path)
     store.fill(study)
     trial = take(study)
@@ -152,7 +152,7 @@ def test_a_trial_of_another_machine_is_not_given_up_while_its_heart_beats(tmp_pa
         assert states(study)["RUNNING"] == 1
 
 
-def test_a_worker_that_died_before_it_gave_its_name(tmp_path, monkeypatch):
+def test_a_worker_that_died_before_it_wrote_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr(coordinator, "ORPHAN_S", 0)
     monkeypatch.setattr(coordinator, "POLL_S", 0.01)
     study = open_study(tmp_path)
@@ -170,9 +170,9 @@ def test_a_worker_that_died_before_it_gave_its_name(tmp_path, monkeypatch):
         (METHOD._replace(config=configs.load("digits_uda_small").__class__()), {"prune": True}, "settings and prune"),
     ],
 )
-def test_trials_of_another_sweep_are_not_mixed_with(tmp_path, method, budget, words):
+def test_trials_of_a_different_sweep_are_refused(tmp_path, method, budget, words):
     open_study(tmp_path)
-    open_study(tmp_path, trials=9)  # the number alone may change
+    open_study(tmp_path, trials=9)  # the number of trials may change
     storage = store.connect(f"sqlite:///{tmp_path}/sweep.db")
     with pytest.raises(ConfigError, match=words):
         store.open_study(storage, "sweep", method, Budget(trials=4, **budget))
@@ -187,14 +187,14 @@ def test_trials_of_another_sweep_are_not_mixed_with(tmp_path, method, budget, wo
         ("postgresql://me:secret@127.0.0.1:1/db", "needs a driver|cannot be used"),
     ],
 )
-def test_a_database_that_cannot_be_had_is_a_sentence_without_the_password(url, words):
+def test_an_unusable_database_gives_an_error_without_the_password(url, words):
     with pytest.raises(ConfigError, match=words) as error:
         store.connect(url)
     assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
-def test_a_slots_settings_do_not_depend_on_who_draws_them(tmp_path, kind):
+def test_a_slots_settings_do_not_depend_on_the_worker(tmp_path, kind):
     def draw(slot: int) -> float:
         study = optuna.create_study(sampler=worker.sampler(Budget(sampler=kind), "uda", slot))
         return study.ask().suggest_float("x", 0, 1)

@@ -1,4 +1,4 @@
-"""A whole sweep, small: every method gets its trials, nothing sees the test data, and the same command goes on."""
+"""A small sweep: every method gets its trials, no trial sees test data, and the same command continues."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ def make(place: Path, **budget) -> SweepSettings:
 
 @pytest.fixture(scope="module")
 def swept(place) -> tuple[Path, str]:
-    """The folder of a finished sweep with two trials for each method, and what the console said."""
+    """The folder of a finished sweep with two trials for each method, and what the console printed."""
     out, said = place / "out", io.StringIO()
     out.mkdir()
     with mock.patch("metapl.system.runtime.start"):
@@ -57,7 +57,7 @@ def swept(place) -> tuple[Path, str]:
     return out, said.getvalue()
 
 
-def test_every_method_gets_its_trials_and_what_diverged_counts_as_the_worst(swept):
+def test_every_method_gets_its_trials_and_diverged_ones_count_as_the_worst(swept):
     rows = list(csv.DictReader((swept[0] / "report" / "trials.csv").read_text().splitlines()))
     assert [(row["method"], row["slot"]) for row in rows] == [
         ("short", "0"),
@@ -73,7 +73,7 @@ def test_every_method_gets_its_trials_and_what_diverged_counts_as_the_worst(swep
         assert (float(row["validation_accuracy"]) == 0.0) or rate < 1
 
 
-def test_the_table_says_what_the_trials_were(swept):
+def test_the_table_summarizes_the_trials(swept):
     out, said = swept
     summary = json.loads((out / "report" / "sweep.json").read_text())
     assert [one["trials"] for one in summary["methods"]] == [2, 2]
@@ -91,13 +91,13 @@ def test_the_best_settings_can_be_trained_with_all_their_steps(swept):
     assert config.stages[0].method.optimizer.learning_rate == 0.1
 
 
-def test_the_same_command_goes_on_and_does_nothing_twice(place, swept):
+def test_the_same_command_continues_and_does_nothing_twice(place, swept):
     out, _ = swept
     said, url = io.StringIO(), f"sqlite:///{out}/sweep.db"
     with mock.patch("metapl.sweep.worker.work") as worked:
         folder = coordinator.sweep(make(place, trials=2, sampler="random"), "out", url, 1, out, Console(file=said), 20)
     worked.assert_not_called()
-    assert folder == out / "report-2"  # what was written before stays
+    assert folder == out / "report-2"  # the earlier report stays
     rows = [
         store.open_study(store.connect(url), "out", method, make(place, trials=3, sampler="random").budget)
         for method in make(place).methods
@@ -105,7 +105,7 @@ def test_the_same_command_goes_on_and_does_nothing_twice(place, swept):
     assert [len(report.finished(row)) for row in rows] == [2, 2]
 
 
-def test_workers_that_never_finish_anything_end_with_a_sentence(place, tmp_path):
+def test_workers_that_finish_no_trial_give_an_error(place, tmp_path):
     with mock.patch("metapl.sweep.coordinator._work"), pytest.raises(ConfigError, match="without finishing a trial"):
         coordinator.sweep(
             make(place, trials=2), "out", f"sqlite:///{tmp_path}/s.db", 2, tmp_path, Console(file=io.StringIO()), 20
@@ -129,7 +129,7 @@ def test_an_interrupted_trial_does_not_count(place, tmp_path):
     assert list((tmp_path / "workers").iterdir()) == []
 
 
-def test_a_worker_whose_parent_is_gone_stops(place, tmp_path):
+def test_a_worker_whose_parent_has_ended_stops(place, tmp_path):
     settings = make(place, trials=1)
     row = store.open_study(store.connect(f"sqlite:///{tmp_path}/s.db"), "s", settings.methods[0], settings.budget)
     with mock.patch("metapl.sweep.worker.parent_process") as parent:
@@ -138,7 +138,7 @@ def test_a_worker_whose_parent_is_gone_stops(place, tmp_path):
     assert report.finished(row) == []
 
 
-def test_a_trial_never_has_the_test_part(tmp_path):
+def test_a_trial_never_gets_the_test_examples(tmp_path):
     numbers = np.arange(3 * 16, dtype=np.uint8).reshape(3, 4, 4)
     parts = {"images": numbers, "val_images": numbers + 50, "test_images": numbers + 100}
     labels = {name.replace("images", "labels"): np.arange(3) for name in parts}
@@ -152,7 +152,7 @@ def test_a_trial_never_has_the_test_part(tmp_path):
         load(settings.methods[0].config, settings._replace(budget=Budget(validate_on=1)))
 
 
-def test_examples_are_held_out_where_the_data_have_none():
+def test_examples_are_held_out_if_the_data_have_no_validation_part():
     settings = read_settings(["digits_uda_small", "digits_mpl_small"], Budget(validate_on=50), None, [])
     dataset = load(settings.methods[0].config, settings)
     assert (len(dataset.test), len(dataset.unlabeled)) == (50, 1437 - 50)
@@ -160,7 +160,7 @@ def test_examples_are_held_out_where_the_data_have_none():
 
 
 def test_pruning_is_off_unless_asked_for(place, tmp_path):
-    """With it, a trial reports on its way and may be ended; it still counts."""
+    """With pruning, a trial reports while it trains and may be stopped; it still counts."""
     (place / "rates.toml").write_text(RATES.replace("1e38", "0.2"))
     assert not Budget().prune
     settings = make(place, trials=1, prune=True)
@@ -174,7 +174,7 @@ def test_pruning_is_off_unless_asked_for(place, tmp_path):
     assert report.best_of(row) is None
 
 
-def test_importances_are_drawn_where_there_are_enough_trials(place, tmp_path, monkeypatch):
+def test_importances_are_drawn_if_there_are_enough_trials(place, tmp_path, monkeypatch):
     monkeypatch.setattr(report, "MIN_TRIALS", 5)
     settings = make(place, trials=report.MIN_TRIALS)
     rows = [
@@ -204,7 +204,7 @@ def test_importances_are_drawn_where_there_are_enough_trials(place, tmp_path, mo
         (["nothing"], "is neither a preset"),
     ],
 )
-def test_a_mistake_ends_before_anything_is_made(capsys, tmp_path, monkeypatch, args, words):
+def test_a_mistake_is_found_before_anything_is_written(capsys, tmp_path, monkeypatch, args, words):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as stop:
         cli.main(["sweep", *args])

@@ -9,7 +9,7 @@ from metapl.plan import hlo, memory, roofline
 from metapl.plan.advice import advice
 from metapl.plan.example_shape import ExampleShape
 from metapl.plan.memory import Memory, Refusal
-from metapl.plan.stage_program import StageProgram, stage_program
+from metapl.plan.planned_program import PlannedProgram, planned_program
 from metapl.plan.target import Machine
 from metapl.system import runtime
 
@@ -20,7 +20,7 @@ def plan(config: Config, index: int, examples: ExampleShape, machine: Machine, s
     """The report on one stage: memory, FLOPs, traffic, times, and advice if it does not fit."""
     say("tracing the step")
     begin = time.perf_counter()
-    planned = stage_program(config, index, examples, machine.devices)
+    planned = planned_program(config, index, examples, machine.devices)
     lowered = planned.advance.lower(*planned.arguments)
     traced_s = time.perf_counter() - begin
     say("compiling it")
@@ -61,7 +61,7 @@ def _compile(lowered: Any) -> tuple[Any, Refusal | None]:
         raise
 
 
-def _refused(planned: StageProgram, refused: Refusal) -> dict[str, Any]:
+def _refused(planned: PlannedProgram, refused: Refusal) -> dict[str, Any]:
     return {
         "fits": False,
         "memory": {"state": memory.by_kind(planned.state), "total": refused.needed, "limit": refused.granted},
@@ -69,7 +69,7 @@ def _refused(planned: StageProgram, refused: Refusal) -> dict[str, Any]:
     }
 
 
-def _needs(compiled: Any, planned: StageProgram, machine: Machine, steps: int) -> dict[str, Any]:
+def _needs(compiled: Any, planned: PlannedProgram, machine: Machine, steps: int) -> dict[str, Any]:
     needs: Memory = memory.of(compiled, planned.state, planned.batch)
     traffic = hlo.traffic(compiled.as_text(), planned.layout.devices)
     chip = machine.chip

@@ -85,8 +85,8 @@ def _how_counted(experiments: Sequence[Experiment]) -> str:
     same = "" if single else "Runs that differ only in their seeds share a row. "
     return (
         f"{same}± is the standard deviation over n seeds (n − 1). –: not reported. The paper's number is given for "
-        "runs with exactly the settings of its preset; it is quoted from the preset's header. No run was selected by "
-        "its test scores."
+        "runs with exactly the settings of its preset; it is quoted from the preset's header. The report selects "
+        "nothing by test scores."
     )
 
 

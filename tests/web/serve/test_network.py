@@ -39,7 +39,7 @@ def served(run, predictor) -> ServedNetwork:
 
 @pytest.fixture
 def moved(run, tmp_path) -> tuple[Path, Path]:
-    """A copy of the run and of its data, which a test may spoil; the run does not know of these data."""
+    """A copy of the run and of its data, which a test may change; the run does not know where the copy is."""
     copy, data = tmp_path / "run", tmp_path / "data"
     shutil.copytree(run, copy)
     shutil.copytree(run.parent / "data", data)
@@ -49,7 +49,7 @@ def moved(run, tmp_path) -> tuple[Path, Path]:
 
 
 def png_that_claims(width: int, height: int) -> bytes:
-    """A PNG of a few bytes: its size is what its header says."""
+    """A PNG of a few bytes whose header claims a size."""
     header, nothing = struct.pack(">2I5B", width, height, 1, 0, 0, 0, 0), zlib.compress(b"")
     chunks = (b"IHDR" + header, b"IDAT" + nothing, b"IEND")
     framed = (struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
@@ -81,7 +81,7 @@ def test_a_training_picture_is_nearest_to_itself(run, served, number, name):
         assert np.array_equal(np.asarray(shown), np.asarray(small))
 
 
-def test_what_is_no_picture_is_refused_and_the_next_one_answered(run, served):
+def test_a_bad_picture_is_refused_and_the_next_one_is_predicted(run, served):
     with pytest.raises(BadImage, match="not a picture of a known kind"):
         served.predict(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
     assert served.predict((run.parent / "data" / "test.png").read_bytes())["classes"]
@@ -93,7 +93,7 @@ def test_a_picture_that_claims_too_many_pixels_is_not_unpacked(served, side):
         served.predict(png_that_claims(side, side))
 
 
-def test_what_is_known_of_the_network(served):
+def test_facts_about_the_network(served):
     assert served.model() == {
         "run": "mine",
         "method": "supervised",
@@ -109,7 +109,7 @@ def test_what_is_known_of_the_network(served):
     assert served.example(12) is None
 
 
-def test_without_examples_the_network_answers_all_the_same(run, predictor):
+def test_the_network_predicts_without_examples(run, predictor):
     bare = ServedNetwork(predictor, {}, None, "none.")
     bare.warm_up()
     assert bare.predict((run.parent / "data" / "test.png").read_bytes())["examples"] == []
@@ -117,14 +117,14 @@ def test_without_examples_the_network_answers_all_the_same(run, predictor):
     assert bare.example(0) is None
 
 
-def test_a_network_that_answers_nothing_finite_is_not_served(monkeypatch, predictor):
+def test_a_network_without_finite_predictions_is_not_served(monkeypatch, predictor):
     monkeypatch.setattr(type(predictor), "probabilities", lambda *_: np.full((1, 4), np.nan, np.float32))
     with pytest.raises(ConfigError, match="not finite"):
         ServedNetwork(predictor, {}, None, "").warm_up()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"final": {}}', '{"final": {"accuracy": {"seeds": {"0": NaN}}}}'])
-def test_an_accuracy_that_nobody_wrote_is_not_shown(tmp_path, text):
+def test_a_missing_accuracy_is_not_shown(tmp_path, text):
     assert accuracy(tmp_path) is None
     (tmp_path / "result.json").write_text(text)
     assert accuracy(tmp_path) is None
@@ -135,7 +135,7 @@ def test_data_that_moved_are_found_where_the_user_says(predictor, moved):
     assert len(collect(predictor, copy, [data], 1000)) == 12
 
 
-def test_few_examples_are_of_all_classes(predictor, run):
+def test_few_examples_include_all_classes(predictor, run):
     found = collect(predictor, run, [], 5)
     assert len(found) == 5
     assert set(found.labels) == {0, 1, 2, 3}
@@ -144,7 +144,7 @@ def test_few_examples_are_of_all_classes(predictor, run):
 def test_a_damaged_picture_is_left_out(predictor, moved):
     copy, data = moved
     file = data / "2-1.png"
-    file.write_bytes(b"x" * file.stat().st_size)  # the size is all that a manifest of files knows
+    file.write_bytes(b"x" * file.stat().st_size)  # a manifest of files knows only sizes
     found = collect(predictor, copy, [data], 1000)
     assert np.bincount(found.labels).sum() == 11
     assert len(found.features) == len(found.shown) == 11
@@ -162,7 +162,7 @@ def test_a_damaged_picture_is_left_out(predictor, moved):
         (lambda run, data: [file.write_bytes(b"x" * file.stat().st_size) for file in data.glob("*.png")], "none of"),
     ],
 )
-def test_data_that_are_gone_or_others_are_a_sentence(predictor, moved, spoil, words):
+def test_missing_or_changed_data_give_an_error(predictor, moved, spoil, words):
     spoil(*moved)
     with pytest.raises(DataError, match=words):
         collect(predictor, moved[0], [moved[1]], 1000)

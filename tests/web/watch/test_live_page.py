@@ -1,4 +1,4 @@
-"""A run that grows under the eyes of the page: what is counted as new, what is made, and when it is over."""
+"""The live page of a run that grows: when a new version counts, when a page is made, and when watching ends."""
 
 import json
 import shutil
@@ -9,7 +9,7 @@ from metapl.report.blocks import ProgressBar
 from metapl.system.lock import locked
 from metapl.web.watch import live_page as module
 from metapl.web.watch.live_page import LivePage
-from tests.report.some_runs import finish, line, make, settings
+from tests.report.synthetic_runs import finish, line, make, settings
 
 
 class Clock:
@@ -66,11 +66,11 @@ def test_the_page_is_made_once_for_each_version_and_a_slow_one_less_often(run, c
     live_page.body()
     assert len(made) == 2
     append(run, json.dumps(line(30, loss=[1.0])) + "\n")
-    assert after(live_page, clock, 20) == "2"  # a page that took a second of the processor: one in 25 s
+    assert after(live_page, clock, 20) == "2"  # making a page took a second of processor time: at most one in 25 s
     assert after(live_page, clock, 6) == "3"
 
 
-def test_progress_has_a_rate_and_the_time_that_is_left(run, clock):
+def test_progress_has_a_rate_and_the_time_left(run, clock):
     live_page = LivePage([run], clock)
     with locked(run):
         after(live_page, clock, 5)
@@ -84,7 +84,7 @@ def test_progress_has_a_rate_and_the_time_that_is_left(run, clock):
         assert "cannot be read" not in live_page.body()
 
 
-def test_an_end_is_told_at_once_and_is_over_when_it_has_been_seen(run, clock):
+def test_an_end_is_shown_at_once_and_watching_ends_when_browsers_have_it(run, clock):
     live_page = LivePage([run], clock)
     with locked(run):
         after(live_page, clock, 5)
@@ -95,7 +95,7 @@ def test_an_end_is_told_at_once_and_is_over_when_it_has_been_seen(run, clock):
     assert "run has finished: test accuracy 87.50 %." in live_page.body()
     clock.now += 2
     assert not live_page.is_over()
-    live_page.version("2", 0)  # another browser, which has yet to ask for the last page
+    live_page.version("2", 0)  # another browser, which has not asked for the last page yet
     clock.now += 2
     assert not live_page.is_over()
     clock.now += 2
@@ -114,7 +114,7 @@ def test_a_stopped_run_and_a_killed_run_get_different_sentences(run, clock, even
     assert endings(run, clock).startswith(sentence)
 
 
-def test_a_failure_is_told_with_its_reason(run, clock):
+def test_a_failure_is_shown_with_its_reason(run, clock):
     (run / "warnings.jsonl").write_text(json.dumps({"level": "stop", "guard": "nonfinite"}) + "\n")
     assert "run has failed after 10 of 100 steps: stopped by the guard nonfinite" in endings(run, clock)
 
@@ -123,7 +123,7 @@ def endings(run, clock) -> str:
     return " ".join(LivePage([run], clock).endings())
 
 
-def test_a_folder_that_goes_away_ends_it_without_an_error(run, clock):
+def test_a_deleted_folder_ends_watching_without_an_error(run, clock):
     live_page = LivePage([run], clock)
     with locked(run):
         after(live_page, clock, 5)
@@ -134,7 +134,7 @@ def test_a_folder_that_goes_away_ends_it_without_an_error(run, clock):
     assert live_page.is_over()
 
 
-def test_what_had_ended_before_waits_for_a_visit(run, clock):
+def test_the_page_of_ended_runs_waits_for_a_visit(run, clock):
     live_page = LivePage([run], clock)
     clock.now += 59
     assert not live_page.is_over()
@@ -146,7 +146,7 @@ def test_what_had_ended_before_waits_for_a_visit(run, clock):
     assert live_page.is_over()
 
 
-def test_runs_that_come_later_are_found(tmp_path, clock):
+def test_new_runs_are_shown(tmp_path, clock):
     live_page = LivePage([tmp_path / "all"], clock)
     assert not live_page.begun
     assert "No run has begun" in live_page.body()
@@ -158,7 +158,7 @@ def test_runs_that_come_later_are_found(tmp_path, clock):
     assert 'id="run-2"' in live_page.body()
 
 
-def test_progress_of_a_run_that_does_not_say_how_long_it_is(run, clock):
+def test_progress_of_a_run_of_unknown_length(run, clock):
     (run / "config.toml").write_text("not TOML [")
     live_page = LivePage([run], clock)
     with locked(run):

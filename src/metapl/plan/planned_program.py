@@ -18,7 +18,7 @@ from metapl.train.program import batches, parts, stage_functions
 from metapl.types import Batch, PyTree, StoredPredictionsConfig, Weights
 
 
-class StageProgram(NamedTuple):
+class PlannedProgram(NamedTuple):
     """A program to compile, and its inputs."""
 
     layout: Layout
@@ -30,7 +30,7 @@ class StageProgram(NamedTuple):
     parameters: int  # of the network that is evaluated
 
 
-def stage_program(config: Config, index: int, examples: ExampleShape, devices: Sequence[Any]) -> StageProgram:
+def planned_program(config: Config, index: int, examples: ExampleShape, devices: Sequence[Any]) -> PlannedProgram:
     """Make the program of one stage; earlier stages are traced for the shapes of the weights that they pass on."""
     layout, device = sharding.layout(config.parallel, batches(config), devices, parts(config)), devices[0]
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
@@ -50,7 +50,7 @@ def stage_program(config: Config, index: int, examples: ExampleShape, devices: S
     totals, keys = _whole(totals, layout, device), _whole(keys, layout, device)
     arguments = state, totals, keys, None, data._replace(first=step), step, step
     size = sum(leaf.size for leaf in jax.tree.leaves(weights.params))
-    return StageProgram(
+    return PlannedProgram(
         layout, functions.advance, arguments, state, batch, flops.count(functions.advance, *arguments), size
     )
 
