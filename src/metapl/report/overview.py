@@ -22,7 +22,7 @@ def overview(
     loaded: Sequence[ReportedRun], experiments: Sequence[Experiment], origins: Mapping[str, Origin]
 ) -> list[Block]:
     """The first part of the page."""
-    blocks: list[Block] = [Heading("Runs"), _runs(loaded, origins)]
+    blocks: list[Block] = [Heading("What was run"), _runs(loaded, origins)]
     blocks.append(Heading("Results"))
     if not experiments:
         return [*blocks, Text("No run is finished yet: there is nothing to compare.", "note")]
