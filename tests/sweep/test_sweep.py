@@ -196,7 +196,7 @@ def test_importances_are_drawn_if_there_are_enough_trials(place, tmp_path, monke
         ([], "sweep needs presets or TOML files first"),
         (["digits_uda_small", "digits_uda_small"], "have the same name"),
         (["digits_uda_small", "two_moons_uda", "--validate-on", "5"], "different data"),
-        (["digits_uda_small"], "--validate-on N (no more than the 40 labelled examples"),
+        (["digits_uda_small"], "--validate-on N (realistic: no more than the 40 labelled examples"),
         (["digits_uda_small", "--trials", "0"], "trials takes a number of at least 1"),
         (["cifar10_4k_mpl", "--max-steps", "100"], "cifar10_4k_mpl: stages.0: warmup_steps (2000) must be fewer"),
         (["cifar10_4k_mpl_released", "--max-steps", "5001"], "cifar10_4k_mpl_released: "),
