@@ -1,13 +1,13 @@
-"""What strong views cost beside a training step: 128 pictures of 32×32×3, WRN-28-2, on this machine.
+"""The cost of strong views compared with a training step: 128 pictures of 32×32×3, WRN-28-2, on this machine.
 
     python benchmarks/augment.py [REPEATS]
 
-Prints the median times of both, interleaved, by the clock and of the processors, and the median of their ratios; a
-ratio counts the weak view, RandAugment (N = 2, all 15 operations), Cutout and normalisation of one batch against one
-step (forward, backward, Nesterov).
+Prints the median times of both, measured in turn, in wall-clock and in processor time, and the median of their ratios.
+A ratio is the time for the weak view, RandAugment (N = 2, all 15 operations), Cutout and normalisation of one batch,
+divided by the time of one step (forward, backward, Nesterov).
 
-Measured on two CPU cores that others used, too: 38 ms and 4.0 s (best 17 ms and 1.9 s), ratio 0.9 %. On one core that
-others used more: 90 ms and 3.1 s of the processor, ratio 2.8 %; the views alone, again and again, 18 ms (docs/data.md).
+Measured on two CPU cores shared with other programs: 38 ms and 4.0 s (best 17 ms and 1.9 s), ratio 0.9 %. On one busier
+core: 90 ms and 3.1 s of processor time, ratio 2.8 %; the views alone, repeated, 18 ms (docs/data.md).
 """
 
 import sys
@@ -48,15 +48,15 @@ def training_step() -> tuple[Callable[[Any, Array, Array], Any], Any]:
 
 
 def seconds(function: Callable[[], Any]) -> tuple[tuple[float, float], Any]:
-    """Time one call to its end: by the clock, and of the processors, which other programs disturb less."""
+    """Time one call: wall-clock time, and processor time, which other programs disturb less."""
     start, used = time.perf_counter(), time.process_time()
     result = jax.block_until_ready(function())
     return (time.perf_counter() - start, time.process_time() - used), result
 
 
 def main(repeats: int) -> None:
-    """Interleave both, so that a busy moment of the machine hits both alike."""
-    runtime.start()  # gradients of convolutions take three times as long without it, which would flatter the views
+    """Measure both in turn, so that a busy moment of the machine affects both."""
+    runtime.start()  # without it, gradients of convolutions take three times as long, and the ratio would be too small
     config = views.Augmentation(strong=RandAugment(cutout=16))
     pictures = jax.random.bits(jax.random.key(0), (BATCH, 32, 32, 3), jnp.uint8)
     labels = jnp.arange(BATCH) % 10

@@ -2,14 +2,14 @@
 
     python benchmarks/digits.py --out runs/digits
 
-Runs what is not there yet and prints the tables as Markdown. Two series:
+Trains what is missing in the folder and prints the tables as Markdown. Two series:
 
 - `seeds`: all presets, one split, ten seeds, each by the command that it prints: the spread is that of first weights,
   batches and views.
-- `splits`: the methods that are compared in pairs, on ten splits with a seed each: which 40 pictures carry labels is
-  drawn anew, too, so that a difference means something beyond one choice of labels. All ten train at once, in here.
+- `splits`: the methods that are compared in pairs, on ten splits with one seed each. Each split draws other 40 labelled
+  pictures, so that a difference does not depend on one choice of labels. All ten train at once, in this process.
 
-Accuracies are those of the final weights on the test pictures; nothing is chosen by them.
+Accuracies are those of the final weights on the test pictures; nothing is selected by them.
 """
 
 import argparse
@@ -32,8 +32,8 @@ from metapl.system import runtime
 from metapl.train.loop import train
 
 
-class Row(NamedTuple):
-    """A preset, or one with a setting changed."""
+class Variant(NamedTuple):
+    """A preset, or a preset with one setting changed."""
 
     title: str
     preset: str
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        """What runs it with ten seeds."""
+        """The command that trains it with ten seeds."""
         flag = f"--stages.{self.stage}.method.{self.setting.replace('_', '-')}"
         changed = [flag, self.value] if self.value else [flag] if self.setting else []
         return ["metapl", "train", self.preset, "--seeds", str(TIMES), *changed]
@@ -58,31 +58,31 @@ class Row(NamedTuple):
 TIMES = 10
 STRONG, NONE = ("student_view", "strong"), ("feedback.estimator", "none")
 METHODS = {
-    "supervised": Row("Supervised", "digits_supervised_small"),
-    "label_smoothing": Row("Supervised, label smoothing", "digits_label_smoothing_small"),
-    "mixup": Row("Supervised, Mixup", "digits_mixup_small"),
-    "randaugment": Row("Supervised, RandAugment", "digits_randaugment_small"),
-    "pseudo_labels": Row("Pseudo Labels", "digits_pseudo_labels_small"),
-    "noisy_student": Row("Noisy Student, one round", "digits_noisy_student_small"),
-    "uda": Row("UDA", "digits_uda_small"),
-    "fixmatch": Row("FixMatch", "digits_fixmatch_small"),
-    "mpl": Row("MPL, UDA teacher", "digits_mpl_small"),
-    "mpl_none": Row("MPL, UDA teacher, no feedback", "digits_mpl_none_small"),
-    "mpl_strong": Row("MPL, UDA teacher, student on strong views", "digits_mpl_small", 0, *STRONG),
-    "mpl_none_strong": Row(
+    "supervised": Variant("Supervised", "digits_supervised_small"),
+    "label_smoothing": Variant("Supervised, label smoothing", "digits_label_smoothing_small"),
+    "mixup": Variant("Supervised, Mixup", "digits_mixup_small"),
+    "randaugment": Variant("Supervised, RandAugment", "digits_randaugment_small"),
+    "pseudo_labels": Variant("Pseudo Labels", "digits_pseudo_labels_small"),
+    "noisy_student": Variant("Noisy Student, one round", "digits_noisy_student_small"),
+    "uda": Variant("UDA", "digits_uda_small"),
+    "fixmatch": Variant("FixMatch", "digits_fixmatch_small"),
+    "mpl": Variant("MPL, UDA teacher", "digits_mpl_small"),
+    "mpl_none": Variant("MPL, UDA teacher, no feedback", "digits_mpl_none_small"),
+    "mpl_strong": Variant("MPL, UDA teacher, student on strong views", "digits_mpl_small", 0, *STRONG),
+    "mpl_none_strong": Variant(
         "MPL, UDA teacher, student on strong views, no feedback", "digits_mpl_none_small", 0, *STRONG
     ),
-    "mpl_supervised": Row("MPL, supervised teacher", "digits_mpl_supervised_small"),
-    "mpl_supervised_none": Row("MPL, supervised teacher, no feedback", "digits_mpl_supervised_small", 0, *NONE),
-    "mpl_mixup": Row("MPL, Mixup teacher", "digits_mpl_mixup_small"),
-    "mpl_randaugment": Row("MPL, RandAugment teacher", "digits_mpl_randaugment_small"),
-    "mpl_randaugment_none": Row("MPL, RandAugment teacher, no feedback", "digits_mpl_randaugment_small", 0, *NONE),
-    "mpl_pseudo_labels": Row("MPL, Pseudo Labels teacher", "digits_mpl_pseudo_labels_small"),
-    "mpl_regularizer": Row("MPL as a regulariser", "digits_mpl_regularizer_small"),
-    "reduced_mpl": Row("Reduced MPL", "digits_reduced_mpl_small"),
-    "reduced_mpl_none": Row("Reduced MPL, no feedback", "digits_reduced_mpl_small", 1, *NONE),
-    "reduced_mpl_random": Row("Reduced MPL, corrector not residual", "digits_reduced_mpl_small", 1, "no_residual"),
-    "supervised_full": Row("Supervised, all labels", "digits_supervised_full_small"),
+    "mpl_supervised": Variant("MPL, supervised teacher", "digits_mpl_supervised_small"),
+    "mpl_supervised_none": Variant("MPL, supervised teacher, no feedback", "digits_mpl_supervised_small", 0, *NONE),
+    "mpl_mixup": Variant("MPL, Mixup teacher", "digits_mpl_mixup_small"),
+    "mpl_randaugment": Variant("MPL, RandAugment teacher", "digits_mpl_randaugment_small"),
+    "mpl_randaugment_none": Variant("MPL, RandAugment teacher, no feedback", "digits_mpl_randaugment_small", 0, *NONE),
+    "mpl_pseudo_labels": Variant("MPL, Pseudo Labels teacher", "digits_mpl_pseudo_labels_small"),
+    "mpl_regularizer": Variant("MPL as a regulariser", "digits_mpl_regularizer_small"),
+    "reduced_mpl": Variant("Reduced MPL", "digits_reduced_mpl_small"),
+    "reduced_mpl_none": Variant("Reduced MPL, no feedback", "digits_reduced_mpl_small", 1, *NONE),
+    "reduced_mpl_random": Variant("Reduced MPL, corrector not residual", "digits_reduced_mpl_small", 1, "no_residual"),
+    "supervised_full": Variant("Supervised, all labels", "digits_supervised_full_small"),
 }
 PAIRS = (
     ("uda", "supervised"),
@@ -101,8 +101,8 @@ COMPARED = tuple(dict.fromkeys(name for pair in PAIRS for name in pair))
 
 def accuracies(folder: Path) -> NDArray[np.float64]:
     """A finished run's test accuracies, one for each seed."""
-    found = json.loads((folder / "result.json").read_text("utf-8"))["accuracies"]
-    return np.array([found[seed] for seed in sorted(found, key=int)])
+    by_seed = json.loads((folder / "result.json").read_text("utf-8"))["accuracies"]
+    return np.array([by_seed[seed] for seed in sorted(by_seed, key=int)])
 
 
 def over_seeds(name: str, out: Path) -> NDArray[np.float64]:
@@ -116,17 +116,17 @@ def over_seeds(name: str, out: Path) -> NDArray[np.float64]:
 
 
 def over_splits(name: str, out: Path) -> NDArray[np.float64]:
-    """One method on ten splits, with a seed each."""
+    """One method on ten splits, with one seed each."""
     file = out / "splits" / f"{name}.json"
     if not file.exists():
         print(f"{METHODS[name].title} on {TIMES} splits", file=sys.stderr)
         settings = [configs.parse(METHODS[name].toml + f'[data]\nsplit = "digits@40#{k}"', name) for k in range(TIMES)]
-        datasets = [data.load(own.data, [own.seed], ())[0] for own in settings]
+        datasets = [data.load(config.data, [config.seed], ())[0] for config in settings]
         config = settings[0]
         trained = train(config, range(TIMES), datasets)
-        found = held_out.accuracies(trained, config.augmentation, datasets)
+        by_split = held_out.accuracies(trained, config.augmentation, datasets)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(found.tolist()), "utf-8")
+        file.write_text(json.dumps(by_split.tolist()), "utf-8")
     return 100 * np.array(json.loads(file.read_text("utf-8")))
 
 
@@ -138,16 +138,16 @@ def row(title: str, values: NDArray[np.float64]) -> str:
 
 def pair_row(ours: str, theirs: str, values: dict[str, NDArray[np.float64]]) -> str:
     """The difference of two methods over the same seeds or splits."""
-    found = paired(values[ours], values[theirs])
-    interval = f"[{found.low:+.2f}, {found.high:+.2f}]"
+    difference = paired(values[ours], values[theirs])
+    interval = f"[{difference.low:+.2f}, {difference.high:+.2f}]"
     titles = f"{METHODS[ours].title} | {METHODS[theirs].title}"
-    return f"| {titles} | {found.mean:+.2f} {interval} | {found.better} / {found.worse} |"
+    return f"| {titles} | {difference.mean:+.2f} {interval} | {difference.better} / {difference.worse} |"
 
 
 def table(heading: str, values: dict[str, NDArray[np.float64]]) -> Iterator[str]:
     """One series: each method, then the pairs."""
     yield from (f"### {heading}", "", "| method | accuracy (%) | lowest … highest |", "|---|---|---|")
-    yield from (row(METHODS[name].title, own) for name, own in values.items())
+    yield from (row(METHODS[name].title, accuracies) for name, accuracies in values.items())
     yield from ("", "| method | against | difference (points) | better / worse |", "|---|---|---|---|")
     yield from (pair_row(*pair, values) for pair in PAIRS)
     yield ""

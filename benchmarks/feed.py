@@ -1,8 +1,8 @@
-"""What feeding from files costs: `python benchmarks/feed.py PRESET --data-dir DIR --pictures 4000 --workers 0`.
+"""The cost of feeding from files: `python benchmarks/feed.py PRESET --data-dir DIR --pictures 4000 --workers 0`.
 
-The first pictures of the preset's own data are written as PNG files into a folder that is removed at the end. Told are
-the pictures per second of the feed alone, and a training step's time with the same pictures on the device and from
-files, in turns.
+Writes the first pictures of the preset's data as PNG files into a folder that is removed at the end. Prints the
+pictures per second of the feed alone, and a training step's time with the same pictures on the device and from files,
+measured in turn.
 """
 
 import argparse
@@ -31,12 +31,12 @@ FIRST_STAGE, WARM_UP_STEPS = 0, 3
 
 
 def write_pictures(source: PictureConfig, data_dir: Path, count: int, folder: Path) -> None:
-    """Leave `count` pictures without labels, and a tenth as many with labels, in a folder."""
-    found = data.pictures.load(source, [data_dir])
-    for row, label in enumerate(found.labels[: count // 10]):
-        save(found.labeled, row, folder / "labeled" / found.class_names[label])
+    """Write `count` pictures without labels, and a tenth as many with labels, into a folder."""
+    loaded = data.pictures.load(source, [data_dir])
+    for row, label in enumerate(loaded.labels[: count // 10]):
+        save(loaded.labeled, row, folder / "labeled" / loaded.class_names[label])
     for row in range(count):
-        save(found.unlabeled, row, folder / "unlabeled")
+        save(loaded.unlabeled, row, folder / "unlabeled")
 
 
 def save(images: Images, row: int, folder: Path) -> None:
@@ -47,7 +47,7 @@ def save(images: Images, row: int, folder: Path) -> None:
 
 @contextmanager
 def training(config: Config) -> Iterator[tuple[Callable[[int], float], Callable[[int], float]]]:
-    """Two functions of a number of steps, which give seconds for a step: of training, and of the feed alone."""
+    """Two functions that do so many steps and return seconds per step: training, and the feed alone."""
     datasets = data.load(config.data, [0], ())
     program, stage = prepare(config, datasets), config.stages[FIRST_STAGE]
     resident = None if datasets[0].from_files else to_device(datasets, own_data=False)

@@ -1,4 +1,4 @@
-"""Our side of steps.py: the package's own training step, as `metapl bench` measures it.
+"""The JAX side of steps.py: the package's own training step, as `metapl bench` measures it.
 
 python benchmarks/jax_steps.py SETTINGS
 """
@@ -21,7 +21,7 @@ from metapl.types import MethodConfig
 
 
 def method(settings: dict[str, Any]) -> MethodConfig:
-    """The method with the optimizer that the other side has."""
+    """The method, with the same optimizer as the PyTorch side."""
     nesterov = Optimizer(settings["rate"], momentum=settings["momentum"], nesterov=True, weight_decay=settings["decay"])
     if settings["method"] == "supervised":
         return Supervised(nesterov)

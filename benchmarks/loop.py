@@ -1,13 +1,13 @@
-"""What the whole loop costs: `train` with reports and checkpoints, against the bare steps, in turns.
+"""The cost of the whole loop: `train` with reports and checkpoints, compared with the bare steps, measured in turn.
 
 python benchmarks/loop.py [--case digits|wrn] [--repeats 5] [--every-steps 0]
 
 Both do the same steps of the same program on the same data. The bare side gives the device its steps as fast as it can
-and waits for the last; the other side is the loop as `metapl train` runs it: pieces, reports at the default interval,
-metrics.jsonl, and a checkpoint at the end or, with --every-steps, more of them. What both do only once (compiling, the
-first state) is in neither time. By default a run is saved every ten minutes, which no benchmark should take, so what a
-checkpoint costs is said apart: how long it holds the loop up, and what share of ten minutes that is. CPU time is given
-beside the clock's: where other programs are at work, it is the steadier one.
+and waits for the last one. The other side is the loop as `metapl train` runs it: pieces, reports at the default
+interval, metrics.jsonl, and a checkpoint at the end or, with --every-steps, more of them. Neither time includes what
+happens only once (compiling, the first state). By default a run is saved every ten minutes, which is longer than this
+benchmark, so the cost of a checkpoint is printed separately: how long it blocks the loop, and which share of ten
+minutes that is. CPU time is printed, too: other programs disturb it less than wall-clock time.
 """
 
 import argparse
@@ -59,7 +59,7 @@ def settings(case: str, every_steps: int) -> Config:
 
 
 class Measured(NamedTuple):
-    """Seconds by the clock and of all cores together, and how many of the clock's the saving took."""
+    """Wall-clock seconds, CPU seconds of all cores, and the wall-clock seconds of saving."""
 
     wall: float
     cpu: float
@@ -68,7 +68,7 @@ class Measured(NamedTuple):
 
 
 def bare(config: Config, program: Program, datasets: list[Dataset], steps: int) -> Measured:
-    """The steps alone, but for the first."""
+    """The steps alone, without the first one."""
     resident = to_device(datasets, program.own_data)
     keys = jax.vmap(jax.random.fold_in, (0, None))(jnp.stack([jax.random.key(0)]), 0)
     functions = program.stages[0]
@@ -83,7 +83,7 @@ def bare(config: Config, program: Program, datasets: list[Dataset], steps: int) 
 
 
 def whole(config: Config, program: Program, datasets: list[Dataset]) -> Measured:
-    """The loop from after its first step, which is a piece of its own, to its last checkpoint."""
+    """The loop from the end of its first step, which is a piece of its own, to its last checkpoint."""
     begins: list[tuple[float, float]] = []
     saving = 0.0
     with tempfile.TemporaryDirectory() as folder, runlog.progress(Console(file=io.StringIO())) as screen:
@@ -96,7 +96,7 @@ def whole(config: Config, program: Program, datasets: list[Dataset]) -> Measured
         def between(snapshot: Snapshot) -> None:
             nonlocal saving
             if not begins or saver.due(snapshot):
-                jax.block_until_ready(snapshot.state)  # the time of steps, which is not saving's
+                jax.block_until_ready(snapshot.state)  # so that the time of steps does not count as saving
             if not begins:
                 begins.append((time.perf_counter(), time.process_time()))
             begin = time.perf_counter()

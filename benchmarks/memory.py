@@ -1,10 +1,10 @@
-"""What Reduced MPL saves: peak memory of its stage against MPL's, with one network and one batch.
+"""The memory that Reduced MPL saves: peak memory of its stage and of MPL's, with one network and one batch.
 
     python benchmarks/memory.py [--hidden 4096] [--batch 16]
 
-Each method trains in a new process, after a supervised stage with the same network, on noise. Printed as Markdown: what
-XLA's plan of the step needs at once, how much of that are its arguments, which arrays live between two steps, and the
-most that the process ever held.
+Each method trains in a new process, after a supervised stage with the same network, on noise. Prints as Markdown: the
+memory of the step by XLA's plan, how much of that are its arguments, the arrays that live between two steps, and the
+peak memory of the process.
 """
 
 import argparse
@@ -51,14 +51,14 @@ method = {{name = "{method}", student.momentum = 0.9, teacher.momentum = 0.9}}
 
 
 def noise() -> Dataset:
-    """Pictures of 32², as many as the first stage's network has to answer about."""
+    """64 pictures of 32×32 pixels; the first stage's network predicts labels for all of them."""
     pictures = np.random.default_rng(0).integers(0, 256, (64, 32, 32, 3), np.uint8)
     labels = np.arange(64, dtype=np.int32) % 10
     return Dataset(pictures, labels, pictures, pictures[:0], labels[:0], tuple("0123456789"))
 
 
 def held(config: Config) -> dict[str, int]:
-    """Train, and look at what is there."""
+    """Train, and measure live arrays and peak memory."""
     living = 0
 
     def between(snapshot: train.Snapshot) -> None:
@@ -105,11 +105,11 @@ def main() -> None:
         return
     print("| | step's program | of it arguments | live arrays between steps | peak RSS |\n|---|---|---|---|---|")
     for method in METHODS:
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for what in ("held", "planned"):
             again = [sys.executable, *sys.argv, "--only", f"{what}:{method}"]
-            found |= json.loads(subprocess.run(again, check=True, stdout=subprocess.PIPE).stdout)
-        cells = (f"{found[name] / 1e6:,.0f} MB" for name in ("step", "arguments", "living", "rss"))
+            sizes |= json.loads(subprocess.run(again, check=True, stdout=subprocess.PIPE).stdout)
+        cells = (f"{sizes[name] / 1e6:,.0f} MB" for name in ("step", "arguments", "living", "rss"))
         print(f"| `{method}` | {' | '.join(cells)} |", flush=True)
 
 

@@ -1,11 +1,11 @@
-"""What an MPL step costs beside its forward and backward passes alone, and what each estimator of the feedback costs.
+"""The cost of an MPL step compared with its forward and backward passes alone, and of each estimator of the feedback.
 
     python benchmarks/mpl_step.py [--batch 16] [--unlabeled-batch 112] [--rounds 9]
 
-`passes` is a program of nothing but MPL's passes on the same pictures: the teacher forward and backward over [labelled,
-weak, strong], the student over the unlabelled pictures, and over the labelled ones for the cosine. The steps around it
-are the package's own, with a UDA teacher and Nesterov. All programs run in turn, in one process; the medians of their
-ratios within a round are printed. Columns: milliseconds (median), over `passes`, over the loss difference.
+`passes` is a program with only MPL's passes on the same pictures: the teacher forward and backward over [labelled,
+weak, strong], the student over the unlabelled pictures, and over the labelled ones for the cosine. The steps are the
+package's own, with a UDA teacher and Nesterov. All programs run in turn, in one process. Columns: milliseconds
+(median), and the median ratios within a round to `passes` and to the step with the loss difference.
 """
 
 import argparse
@@ -30,24 +30,24 @@ from metapl.types import Array, PyTree, Views, Weights
 
 Name = Literal["cosine", "finite_difference", "dot", "per_example", "none"]
 ESTIMATORS: tuple[Name, ...] = get_args(Name)
-Run = Callable[[], Any]
+Work = Callable[[], Any]
 
 
-def step(bench: Bench, batch: int) -> Run:
-    """The package's own step, compiled, on a state that it gives away each time."""
+def step(bench: Bench, batch: int) -> Work:
+    """The package's own step, compiled; it donates its state each time."""
     case = program.build(bench, batch)
     state = case.init(case.key, case.views)
 
-    def run() -> Any:
+    def work() -> Any:
         nonlocal state
         state, metrics = case.step(state, case.views, case.key)
         return state, metrics
 
-    return run
+    return work
 
 
-def passes(bench: Bench, batch: int, consistency: Consistency) -> Run:
-    """The same passes and nothing else: gradients come out, so that none of them can be left out."""
+def passes(bench: Bench, batch: int, consistency: Consistency) -> Work:
+    """Only the passes; the gradients are returned, so that the compiler cannot leave any of them out."""
     network = models.build(bench.model, bench.classes)
     views = program.random_views(bench, batch, jax.random.key(0))
 
@@ -58,10 +58,10 @@ def passes(bench: Bench, batch: int, consistency: Consistency) -> Run:
         return jax.grad(loss)(student.params)
 
     def all_passes(teacher: Weights, student: Weights, views: Views) -> PyTree:
-        def answers(params: PyTree) -> Any:
+        def teacher_logits(params: PyTree) -> Any:
             return forward_views(consistency, network, params, teacher.stats, views, jax.random.key(0))[0]
 
-        logits, backward = jax.vjp(answers, teacher.params)
+        logits, backward = jax.vjp(teacher_logits, teacher.params)
         on_unlabeled = student_gradient(student, views.weak, jax.nn.softmax(logits.weak))
         on_labeled = student_gradient(student, views.labeled, views.labels)
         return backward(logits), on_unlabeled, on_labeled
@@ -71,15 +71,15 @@ def passes(bench: Bench, batch: int, consistency: Consistency) -> Run:
     return lambda: compiled(teacher, student, views)
 
 
-def seconds(run: Run) -> float:
-    """Time one call to its end."""
+def seconds(work: Work) -> float:
+    """Time one call."""
     start = time.perf_counter()
-    jax.block_until_ready(run())
+    jax.block_until_ready(work())
     return time.perf_counter() - start
 
 
 def main() -> None:
-    """Compile all, warm up, take turns."""
+    """Compile and warm up all programs, then measure them in turn."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--unlabeled-batch", type=int, default=112)
@@ -90,23 +90,23 @@ def main() -> None:
     runtime.start()
     nesterov = Optimizer(0.05, momentum=0.9, nesterov=True, weight_decay=5e-4)
     model = WideResNet(depth=args.depth, width=args.width)
-    runs: dict[str, Run] = {}
+    programs: dict[str, Work] = {}
     for passing in ("one", "apart"):
         term = Consistency(1.0, passes=passing)
         methods = {
             name: MPL(Feedback(name), consistency=term, teacher=nesterov, student=nesterov) for name in ESTIMATORS
         }
         benches = {name: Bench(model, method, (args.batch,), args.unlabeled_batch) for name, method in methods.items()}
-        runs[f"passes, {passing}"] = passes(benches["cosine"], args.batch, term)
+        programs[f"passes, {passing}"] = passes(benches["cosine"], args.batch, term)
         for name in ESTIMATORS if passing == "one" else ESTIMATORS[:1]:
-            runs[f"{name}, {passing}"] = step(benches[name], args.batch)
-    for run in runs.values():
-        seconds(run)
-        seconds(run)
-    rounds = [{name: seconds(run) for name, run in runs.items()} for _ in range(args.rounds)]
+            programs[f"{name}, {passing}"] = step(benches[name], args.batch)
+    for work in programs.values():
+        seconds(work)
+        seconds(work)
+    rounds = [{name: seconds(work) for name, work in programs.items()} for _ in range(args.rounds)]
     batches = f"{args.batch} labelled and {args.unlabeled_batch} unlabelled"
     print(f"WRN-{args.depth}-{args.width}, {batches}, {args.rounds} rounds")
-    for title in runs:
+    for title in programs:
         each = statistics.median(times[title] for times in rounds)
         ratios = [
             statistics.median(times[title] / times[other] for times in rounds)

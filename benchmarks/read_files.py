@@ -1,6 +1,6 @@
 """Pictures per second from files: `python benchmarks/read_files.py FOLDER --size 64 --workers 0 2 --threads 1 2`.
 
-FOLDER holds pictures at any depth. Every setting reads for `--seconds` after a warm-up of a few batches.
+FOLDER holds pictures at any depth. Each combination of settings reads for `--seconds` after a warm-up of a few batches.
 """
 
 import argparse

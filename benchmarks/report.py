@@ -1,8 +1,8 @@
-"""How long `metapl report` takes over many long runs, how much memory, and how large its page becomes.
+"""Time, memory and page size of `metapl report` for many long runs.
 
-    python benchmarks/report.py --folder /tmp/many          makes the runs if they are not there, and measures
+    python benchmarks/report.py --folder /tmp/many          makes the runs if they do not exist, and measures
 
-The runs are made, not trained: settings of a preset, and lines as MPL writes them, with numbers that drift and jump.
+The runs are synthetic: the settings of a preset, and lines like those of MPL with random numbers.
 """
 
 import argparse
@@ -18,11 +18,11 @@ import numpy as np
 from metapl import config as configs
 
 CLASSES = 10
-TAILS = 997  # different lines; a prime, so that they fall on other steps each time
+TAILS = 997  # different lines; a prime number, so that the pattern does not repeat with the steps
 
 
 def main() -> None:
-    """Make what is missing, build the report in a process of its own, and say what that took."""
+    """Make the missing runs, build the report in a process of its own, and print its cost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=50)
@@ -41,7 +41,7 @@ def main() -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     page = (out / "report.html").stat().st_size
     print(
-        f"{flags.runs} runs, {flags.lines:,} lines each, {size / 1e9:.2f} GB: {seconds:.1f} s, of the processor ",
+        f"{flags.runs} runs, {flags.lines:,} lines each, {size / 1e9:.2f} GB: {seconds:.1f} s, processor time ",
         end="",
     )
     print(f"{used.ru_utime + used.ru_stime:.1f} s, at most {used.ru_maxrss / 2**20:.2f} GiB, page {page / 1e6:.2f} MB")

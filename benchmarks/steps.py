@@ -1,12 +1,12 @@
-"""Our training steps against the same steps in plain PyTorch, interleaved: the ratio is the result.
+"""Compare our training steps with the same steps in plain PyTorch, measured in turn; the result is a ratio.
 
     python benchmarks/steps.py --model wide_resnet --batch 64 128 --rounds 15
     python benchmarks/steps.py --method mpl --batch 16 --unlabeled 1 7
     python benchmarks/steps.py --model resnet50 --size 64 --batch 16 --classes 1000
 
-A ratio of 1.2 says that we are 1.2 times as fast. Both sides have float32, all cores, the same network, batch, loss and
-optimizer (Nesterov 0.9, weight decay); that the work is the same is checked by its parameters and its FLOPs, counted
-by each side's own means. Nothing else should run meanwhile.
+A ratio of 1.2 says that we are 1.2 times as fast. Both sides use float32, all cores, the same network, batch, loss and
+optimizer (Nesterov 0.9, weight decay). Parameters and FLOPs, which each side counts itself, must agree, to make sure
+that both do the same work. Nothing else should run at the same time.
 """
 
 import argparse
@@ -30,11 +30,11 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {  # name here -> our name, its 
 }
 OPTIMIZER = {"rate": 0.03, "momentum": 0.9, "decay": 5e-4}
 UDA = {"uda_weight": 8.0, "uda_temperature": 0.7}
-SAME_WORK = 0.01  # the most that two counts of the same FLOPs may differ
+SAME_WORK = 0.01  # largest relative difference between the two counts of FLOPs
 
 
 def main() -> None:
-    """One case after the other, each with two new processes."""
+    """Measure one case after the other, each with two new processes."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--model", choices=MODELS, default="wide_resnet")
     flags.add_argument("--method", choices=("supervised", "mpl"), default="supervised")
@@ -48,8 +48,8 @@ def main() -> None:
     if importlib.util.find_spec("torch") is None:
         sys.exit("this comparison needs PyTorch: pip install '.[bench]'")
     if args.json and args.json.exists():
-        sys.exit(f"{args.json} is there already, and nothing is overwritten; choose another name")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended from outside"))  # so that the children are closed, too
+        sys.exit(f"{args.json} already exists; choose another name")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))  # so that the children are closed, too
     ratios = args.unlabeled if args.method == "mpl" else [0]
     results = [measure(args, batch, batch * ratio) for batch in args.batch for ratio in ratios]
     if args.json:
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def measure(args: argparse.Namespace, batch: int, unlabeled_batch: int) -> dict[str, Any]:
-    """One case: two children, the check that they do the same, the rounds, one line."""
+    """Measure one case: start two children, check that they do the same work, do the rounds, print a line."""
     network, fields = MODELS[args.model]
     settings = {
         "network": network,
@@ -70,7 +70,7 @@ def measure(args: argparse.Namespace, batch: int, unlabeled_batch: int) -> dict[
         **OPTIMIZER,
         **UDA,
     }
-    with contextlib.ExitStack() as children:  # a stopped child never ends by itself: close both, whatever happens
+    with contextlib.ExitStack() as children:  # a stopped child never ends by itself, so both must be closed
         ours = children.enter_context(contextlib.closing(Side(HERE / "jax_steps.py", settings)))
         theirs = children.enter_context(contextlib.closing(Side(HERE / "torch_steps.py", settings)))
         refuse_other_work(ours.about, theirs.about)
@@ -80,7 +80,7 @@ def measure(args: argparse.Namespace, batch: int, unlabeled_batch: int) -> dict[
 
 
 def refuse_other_work(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    """A ratio of two different things is none."""
+    """Stop if the two sides do not compute the same."""
     if ours["parameters"] != theirs["parameters"]:
         sys.exit(f"the networks differ: {ours['parameters']:,} parameters against {theirs['parameters']:,}")
     for name, work in (("networks", "forward_gflop"), ("steps", "gflop")):

@@ -1,7 +1,7 @@
-"""The paper's networks in plain PyTorch: what ours are measured against, and what the weights' mapping is tested with.
+"""The paper's networks in plain PyTorch: for comparing speed, and for testing the mapping of weights.
 
-ResNet and EfficientNet have the state-dict names that timm gives them (ResNet's are torchvision's, too), so a file of
-theirs loads here as it is. Importing this file needs PyTorch; nothing of metapl does.
+ResNet and EfficientNet have timm's state-dict names (ResNet's are torchvision's, too), so their files load here
+unchanged. Importing this file needs PyTorch; metapl itself does not.
 """
 
 import math
@@ -21,7 +21,7 @@ class Layers:
     """What the convolutions and normalizations of one network have in common."""
 
     padding: Padding = "symmetric"
-    """`symmetric` pads both sides alike, as PyTorch does; `same` pads as TensorFlow does, more at the end if uneven."""
+    """`symmetric` pads both sides equally, as PyTorch does; `same` pads as TensorFlow does, more at the end if odd."""
     epsilon: float = 1e-5
 
     def conv(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
@@ -129,7 +129,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """1×1, 3×3, 1×1 convolutions; the stride is the middle one's (what people call v1.5)."""
+    """1×1, 3×3, 1×1 convolutions; the middle one has the stride (known as v1.5)."""
 
     expansion = 4
 
@@ -152,7 +152,7 @@ class Bottleneck(nn.Module):
 
 
 def downsample(layers: Layers, inputs: int, outputs: int, stride: int) -> nn.Module | None:
-    """Bring a block's input to the shape of its output, where they differ."""
+    """Bring a block's input to the shape of its output; None if they are equal."""
     if inputs == outputs and stride == 1:
         return None
     return nn.Sequential(layers.conv(inputs, outputs, 1, stride), layers.norm(outputs))
@@ -270,7 +270,7 @@ class InvertedBlock(nn.Module):
 
 
 def stochastic_depth(x: Tensor, rate: float, training: bool) -> Tensor:
-    """Leave out whole examples at random and scale up the others."""
+    """Drop whole examples at random and scale up the others."""
     if not training or not rate:
         return x
     kept = torch.empty((len(x), 1, 1, 1), dtype=x.dtype, device=x.device).bernoulli_(1 - rate)
@@ -314,7 +314,7 @@ class EfficientNet(nn.Module):
 
 
 def rounded(channels: int, width: float) -> int:
-    """Scale to the nearest multiple of 8 that takes away no more than a tenth."""
+    """Scale and round to a multiple of 8, without losing more than a tenth."""
     scaled = channels * width
     multiple = max(8, int(scaled + 4) // 8 * 8)
     return multiple + 8 if multiple < 0.9 * scaled else multiple

@@ -1,9 +1,9 @@
-"""The other side of steps.py: the same training steps in plain PyTorch, eager, channels-last.
+"""The PyTorch side of steps.py: the same training steps in plain PyTorch, eager, channels-last.
 
     python benchmarks/torch_steps.py SETTINGS
 
-Written for comparison only, as one writes it who wants it fast: channels-last tensors and weights, gradients set to
-None, the fused optimizer, one thread for each core, no value read back from a tensor within a step.
+Written for comparison only, and to be fast: channels-last tensors and weights, gradients set to None, the fused
+optimizer, one thread for each core, no value read back from a tensor within a step.
 """
 
 import json
@@ -20,8 +20,8 @@ from turns import serve
 
 from metapl.system import runtime
 
-# Padding is PyTorch's own: TensorFlow's would cost it a copy before each strided convolution.
-NETWORKS: dict[str, Callable[..., nn.Module]] = {  # our name -> its fields -> the same network of this side
+# With PyTorch's own padding: TensorFlow's would need a copy before each strided convolution.
+NETWORKS: dict[str, Callable[..., nn.Module]] = {  # metapl's name -> a function that makes the same network here
     "wide_resnet": torch_networks.wide_resnet,
     "resnet": lambda depth, classes: {18: torch_networks.resnet18, 50: torch_networks.resnet50}[depth](classes),
     "efficientnet": lambda classes, padding, **_: torch_networks.efficientnet(classes=classes, padding=padding),
@@ -35,7 +35,7 @@ def network(settings: dict[str, Any]) -> nn.Module:
 
 
 def nesterov(settings: dict[str, Any], model: nn.Module) -> torch.optim.Optimizer:
-    """Leave biases and scales without decay, as our side does."""
+    """Nesterov without weight decay for biases and scales, as in metapl."""
     kernels = [p for p in model.parameters() if p.ndim > 1]
     others = [p for p in model.parameters() if p.ndim <= 1]
     groups = [{"params": kernels, "weight_decay": settings["decay"]}, {"params": others}]
@@ -85,8 +85,8 @@ def mpl(settings: dict[str, Any]) -> tuple[nn.Module, Callable[[], None]]:
         gradient = [p.grad for p in weights if p.grad is not None]
         student_sgd.step()
 
-        answer = torch.autograd.grad(cross_entropy(student(labeled), labels), weights)
-        h = cosine(answer, gradient)
+        labeled_gradient = torch.autograd.grad(cross_entropy(student(labeled), labels), weights)
+        h = cosine(labeled_gradient, gradient)
         target = torch.softmax(of_weak.detach() / settings["uda_temperature"], 1)
         loss = cross_entropy(of_labeled, labels) + (h - baseline) * cross_entropy(of_weak, pseudo_labels)
         loss = loss + settings["uda_weight"] * cross_entropy(of_strong, target)
@@ -99,14 +99,14 @@ def mpl(settings: dict[str, Any]) -> tuple[nn.Module, Callable[[], None]]:
 
 
 def cosine(ours: Any, theirs: Any) -> Tensor:
-    """Of two lists of tensors, each taken as one long vector."""
+    """The cosine of two lists of tensors, each taken as one long vector."""
     dot = torch.stack([torch.sum(a * b) for a, b in zip(ours, theirs, strict=True)]).sum()
     lengths = [torch.stack(torch._foreach_norm(tensors)).norm() for tensors in (ours, theirs)]
     return dot / (lengths[0] * lengths[1])
 
 
 def gflop(function: Callable[[], object]) -> float:
-    """Count what a call does."""
+    """GFLOP of a call."""
     with FlopCounterMode(display=False) as counter:
         function()
     return counter.get_total_flops() / 1e9
@@ -121,7 +121,7 @@ def main(settings: dict[str, Any]) -> None:
     torch.set_num_threads(runtime.cores())
     model, step = METHODS[settings["method"]](settings)
     inputs = pictures(settings, settings["batch"])
-    # The gradient of a grouped convolution is counted by PyTorch as if it had one group: then no count is better.
+    # PyTorch counts the gradient of a grouped convolution as if it had one group: then give no count.
     countable = all(getattr(module, "groups", 1) == 1 for module in model.modules())
 
     def work(times: int) -> None:

@@ -1,7 +1,7 @@
-"""Two processes that compute in turn, so that a ratio of their times means something on a noisy machine.
+"""Two processes that compute in turn, so that the ratio of their times is reliable on a noisy machine.
 
-Each side lives in a child process: thread pools of two libraries in one process would wait for each other, spinning.
-While one side works the other is stopped by a signal, so that no thread of it can take a core.
+Each side is a child process: in one process, the thread pools of two libraries would disturb each other. While one side
+works, the other is stopped by a signal, so that none of its threads takes a core.
 """
 
 import json
@@ -15,65 +15,65 @@ from pathlib import Path
 from typing import Any
 
 WARM_UP = 3
-TURN_S = 1.0  # about how long a turn works
+TURN_S = 1.0  # about how long a turn takes
 
 
 def serve(about: dict[str, Any], work: Callable[[int], None]) -> None:
-    """Be a child: say what is computed, then answer each number of steps with the seconds that they took."""
+    """What a child does: describe the work, then do so many steps for each line of input and print their seconds."""
     work(WARM_UP)
     begin = time.perf_counter()
     work(1)
-    _say({**about, "seconds": time.perf_counter() - begin})
+    _send({**about, "seconds": time.perf_counter() - begin})
     for line in sys.stdin:
-        work(1)  # not timed: the other side has just filled the caches with its own
+        work(1)  # not timed: the caches still hold the other side's data
         begin = time.perf_counter()
         work(int(line))
-        _say({"seconds": time.perf_counter() - begin})
+        _send({"seconds": time.perf_counter() - begin})
 
 
-def _say(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
+def _send(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
 
 
 class Side:
-    """The parent's end of a child; a new child runs until it is ready, and is stopped from then on."""
+    """A child, as the parent sees it; a new child runs until it is ready, and is then stopped until its turn."""
 
     def __init__(self, script: Path, settings: dict[str, Any]) -> None:
         self.script = script
         command = [sys.executable, str(script), json.dumps(settings)]
         self.child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.about = self._listen()
+        self.about = self._receive()
         self.steps = max(1, round(TURN_S / self.about.pop("seconds")))
         self.child.send_signal(signal.SIGSTOP)
 
     def turn(self) -> float:
-        """Seconds for one step, measured while this side alone runs."""
+        """Seconds for one step, measured while only this side runs."""
         assert self.child.stdin is not None
         self.child.send_signal(signal.SIGCONT)
         self.child.stdin.write(f"{self.steps}\n")
         self.child.stdin.flush()
-        seconds: float = self._listen()["seconds"]
+        seconds: float = self._receive()["seconds"]
         self.child.send_signal(signal.SIGSTOP)
         return seconds / self.steps
 
     def close(self) -> None:
-        """Let the child see the end of its input."""
+        """Close the child's input, so that it ends."""
         assert self.child.stdin is not None
         self.child.send_signal(signal.SIGCONT)
         self.child.stdin.close()
         self.child.wait()
 
-    def _listen(self) -> dict[str, Any]:
+    def _receive(self) -> dict[str, Any]:
         assert self.child.stdout is not None
         line = self.child.stdout.readline()
         if not line:
             sys.exit(f"{self.script} ended early, with code {self.child.wait()}")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        message: dict[str, Any] = json.loads(line)
+        return message
 
 
 def compare(ours: Side, theirs: Side, rounds: int) -> dict[str, Any]:
-    """Alternate, and so does who is first; a ratio is their seconds over ours in one round: above 1 we are faster."""
+    """Measure both in each round, in alternating order; a ratio is their seconds over ours: above 1, we are faster."""
     pairs = []
     for round_ in range(rounds):
         first, second = (ours, theirs) if round_ % 2 == 0 else (theirs, ours)

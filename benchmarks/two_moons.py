@@ -1,11 +1,11 @@
-"""100 TwoMoon data sets × 3 methods, against a plain PyTorch loop over the same work.
+"""100 TwoMoon data sets × 3 methods, compared with a plain PyTorch loop over the same work.
 
     python benchmarks/two_moons.py [--datasets 100] [--repeats 5]
 
-The loop is what one would write for a single data set, in eager PyTorch; it is timed on one data set, for a number of
-steps, and multiplied by the number of data sets. Both sides use the same networks, batches and losses (cosine feedback
-for MPL). Machines are noisy: both are measured in turn, `--repeats` times, and the median of the ratios is reported.
-Without PyTorch only our own steps per second are shown.
+The loop is a usual one for a single data set, in eager PyTorch. It is timed on one data set, for a number of steps, and
+its time is multiplied by the number of data sets. Both sides use the same networks, batches and losses (cosine feedback
+for MPL). Machines are noisy, so both are measured in turn, `--repeats` times, and the median of the ratios is printed.
+Without PyTorch, only our own steps per second are printed.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from metapl.train import feeding, program
 
 torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 if torch:
-    torch.set_num_threads(1)  # the fastest for networks this small; more threads only wait for each other
+    torch.set_num_threads(1)  # the fastest for such small networks; more threads only wait for each other
 
 METHODS = ("supervised", "pseudo_labels", "mpl")
 BATCH = 64
@@ -63,7 +63,7 @@ def new_torch_network() -> Any:
 
 
 def torch_step(method: str) -> Callable[[], None]:
-    """One step on one data set, as a plain loop has it."""
+    """One step of a plain loop on one data set."""
     (moons,) = data.load(configs.Config().data, [0], ())
     x_l, y_l = torch.tensor(moons.labeled), torch.tensor(moons.labels, dtype=torch.long)
     x_u = torch.tensor(moons.unlabeled)
@@ -107,7 +107,7 @@ def torch_step(method: str) -> Callable[[], None]:
 
 
 def theirs(method: str, datasets: int, steps: int) -> Callable[[], float]:
-    """Seconds that the loop would take for one step of every data set."""
+    """Seconds that the loop would take for one step on every data set."""
     step = torch_step(method)
 
     def measure() -> float:

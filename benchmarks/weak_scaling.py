@@ -1,8 +1,8 @@
-"""Weak scaling from compiled programs: MPL with WRN-28-2 on 1 to 2,048 TPUv3 cores, the same batch on each core.
+"""Weak scaling, from compiled programs: MPL with WRN-28-2 on 1 to 2,048 TPUv3 cores, the same batch on each core.
 
     pip install 'metapl[tpu]'; python benchmarks/weak_scaling.py [cores …]
 
-Nothing is run: each row is a plan (`metapl plan`), as a line of JSON: the memory of a core, what it sends in a step.
+Nothing is trained: each row is a plan (`metapl plan`), as a line of JSON: a core's memory, and the bytes that it sends.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ import sys
 
 from metapl import config as configs
 from metapl.models.wide_resnet import WideResNet
-from metapl.plan import examples, run
+from metapl.plan import estimate, example_shape
 from metapl.plan.chips import CHIPS
 from metapl.plan.target import Machine
 from metapl.system import runtime
@@ -39,10 +39,10 @@ def main(cores: list[int]) -> None:
             parallel=Parallel("data" if number > 1 else "single"),
         )
         machine = Machine(runtime.tpu_devices(TOPOLOGIES[number])[:number], CHIPS["v3"])
-        found = run.plan(config, 0, examples.of(config), machine, lambda _: None)
-        sent = sum(kind["bytes_sent"] for kind in found.get("collectives", {}).values())
-        row = {"cores": number, "memory": found["memory"]["total"], "sent": sent, "compile": found["compile"]}
-        print(json.dumps(row | {"collectives": found.get("collectives")}), flush=True)
+        report = estimate.plan(config, 0, example_shape.of(config), machine, lambda _: None)
+        sent = sum(kind["bytes_sent"] for kind in report.get("collectives", {}).values())
+        row = {"cores": number, "memory": report["memory"]["total"], "sent": sent, "compile": report["compile"]}
+        print(json.dumps(row | {"collectives": report.get("collectives")}), flush=True)
 
 
 if __name__ == "__main__":

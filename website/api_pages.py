@@ -1,4 +1,4 @@
-"""The reference of what Python programs may use, from signatures, docstrings and fields in the source."""
+"""The reference for Python programs, made from signatures, docstrings and fields in the source."""
 
 import ast
 import html
@@ -16,13 +16,13 @@ PARTS: list[Part] = [
     ),
     (
         "Settings",
-        "`metapl.config`: what a settings file or a preset becomes. All are frozen; every field is a flag, too "
+        "`metapl.config`: the settings of a file or a preset. All are frozen; every field is also a flag "
         "([the command line](cli.md)).",
         [("config.py", name) for name in ("load", "parse", "dump", "presets", "Config", "Stage", "Checkpoint")],
     ),
     (
         "Data, training, evaluation",
-        "What `metapl train` is made of. [How it works](how_it_works.md) shows who calls whom.",
+        "The parts of `metapl train`. [How it works](how_it_works.md) shows which part calls which.",
         [
             ("data/__init__.py", "load"),
             ("train/loop.py", "train"),
@@ -34,7 +34,7 @@ PARTS: list[Part] = [
     ),
     (
         "A finished run",
-        "Weights in, answers out.",
+        "Load weights and predict.",
         [
             ("evaluate/predictor.py", "load"),
             ("evaluate/predictor.py", "Predictor"),
@@ -44,7 +44,7 @@ PARTS: list[Part] = [
     ),
     (
         "The contracts",
-        "`metapl.types`: what methods and networks are to the loop. [Add a method](add_a_method.md) uses them.",
+        "`metapl.types`: what the loop needs from methods and networks. [Add a method](add_a_method.md) uses them.",
         [
             ("types.py", name)
             for name in ("Algorithm", "Network", "Apply", "Batch", "Views", "Weights", "Learner", "MethodConfig")
@@ -52,7 +52,7 @@ PARTS: list[Part] = [
     ),
     (
         "Methods, networks, feedback",
-        "Settings in, functions out.",
+        "Functions that turn settings into methods, networks and optimizers, and the settings.",
         [
             ("algorithms/__init__.py", "build"),
             ("models/__init__.py", "build"),
@@ -70,8 +70,8 @@ PARTS: list[Part] = [
 def page() -> str:
     """The whole page."""
     parts = []
-    for title, told, symbols in PARTS:
-        parts += [f"## {title}", told, *(_entry(f"src/metapl/{path}", symbol) for path, symbol in symbols)]
+    for title, sentence, symbols in PARTS:
+        parts += [f"## {title}", sentence, *(_entry(f"src/metapl/{path}", symbol) for path, symbol in symbols)]
     return "\n\n".join(parts)
 
 
@@ -81,16 +81,16 @@ def _entry(path: str, symbol: str) -> str:
     module = path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     parts = [f"### {module}.{symbol}"]
     if isinstance(node, ast.FunctionDef):
-        return "\n\n".join([*parts, _code(_signature(node)), _told(node)])
+        return "\n\n".join([*parts, _code(_signature(node)), _docstring(node)])
     if any(isinstance(base, ast.Name) and base.id == "NamedTuple" for base in node.bases):
-        return "\n\n".join([*parts, _code(_without_docstring(path, symbol, node)), _told(node)])
+        return "\n\n".join([*parts, _code(_without_docstring(path, symbol, node)), _docstring(node)])
     methods = [part for part in node.body if isinstance(part, ast.FunctionDef) and not part.name.startswith("_")]
     start = [part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"]
     parts += [_code(_signature(start[0], symbol))] if start else []
-    parts += [_told(node), _fields(node)]
+    parts += [_docstring(node), _fields(node)]
     for method in methods:
         if ast.get_docstring(method) and method.name != "check":
-            parts += [_code(_property(method) or _signature(method)), _told(method)]
+            parts += [_code(_property(method) or _signature(method)), _docstring(method)]
     return "\n\n".join(filter(None, parts))
 
 
@@ -123,8 +123,8 @@ def _argument(arg: ast.arg, default: ast.expr | None) -> str:
     return ast.unparse(arg) + (f" = {ast.unparse(default)}" if default else "")
 
 
-def _told(node: ast.FunctionDef | ast.ClassDef) -> str:
-    """The docstring: paragraphs as text, what is indented in them (and numpy's tables) as it stands."""
+def _docstring(node: ast.FunctionDef | ast.ClassDef) -> str:
+    """The docstring: paragraphs as text; indented parts and numpy's tables as code."""
     text = ast.get_docstring(node) or ""
     if "----" in text:
         first, _, rest = text.partition("\n")
@@ -139,30 +139,30 @@ def _paragraph(text: str) -> str:
 
 
 def _marked(text: str) -> str:
-    """What stands between backticks is code."""
+    """HTML in which text between backticks is code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
 
 
 def _without_docstring(path: str, symbol: str, node: ast.ClassDef) -> str:
-    own = quotes.quote(path, symbol)
+    source = quotes.quote(path, symbol)
     docstring = node.body[0]
-    last = (docstring.end_lineno or docstring.lineno) - own.first
-    fields = [line for line in own.text.splitlines()[last + 1 :] if not line.lstrip().startswith(("def ", "@"))]
+    last = (docstring.end_lineno or docstring.lineno) - source.first
+    fields = [line for line in source.text.splitlines()[last + 1 :] if not line.lstrip().startswith(("def ", "@"))]
     until = next((i for i, line in enumerate(fields) if line.startswith("        ")), len(fields))
-    return "\n".join([own.text.splitlines()[0], *(line for line in fields[:until] if line.strip())])
+    return "\n".join([source.text.splitlines()[0], *(line for line in fields[:until] if line.strip())])
 
 
 def _fields(node: ast.ClassDef) -> str:
-    """Settings: each field's type and default, and the sentence below it."""
+    """A table of settings: each field with its type, its default and its docstring."""
     rows = []
     for field, after in zip(node.body, [*node.body[1:], None], strict=True):
         if not isinstance(field, ast.AnnAssign) or "ClassVar" in ast.unparse(field.annotation):
             continue
-        said = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+        sentence = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
         default = f" = {ast.unparse(field.value)}" if field.value else ""
         code = html.escape(f"{ast.unparse(field.target)}: {ast.unparse(field.annotation)}{default}")
-        rows.append(f"<tr><td><code>{code}</code></td><td>{_marked(' '.join(str(said).split()))}</td></tr>")
-    head = "<thead><tr><th>field</th><th>what it says</th></tr></thead>"
+        rows.append(f"<tr><td><code>{code}</code></td><td>{_marked(' '.join(str(sentence).split()))}</td></tr>")
+    head = "<thead><tr><th>field</th><th>meaning</th></tr></thead>"
     return f'<table class="flags">{head}<tbody>{"".join(rows)}</tbody></table>' if rows else ""
 
 

@@ -1,4 +1,4 @@
-"""The command line's reference, from the parsers that read the flags: nothing on the page is typed by hand."""
+"""The command line's reference, made by the parsers that read the flags; nothing on the page is written by hand."""
 
 import argparse
 import html
@@ -12,17 +12,17 @@ import tyro
 
 from metapl.cli import main as cli
 
-# What a verb wants to know before it can say which flags it has.
+# Words that a verb needs before it knows its flags.
 FIRST_WORDS = {
     "train": ["digits_mpl_small"],
     "plan": ["digits_mpl_small"],
     "bench": ["mlp"],
 }
-SHORT = ("plan", "bench")  # their settings are those of train
+SHORT = ("plan", "bench")  # they have the settings of train, which are not listed again
 
 
-class Asked(Exception):  # noqa: N818 - no error: the flags have been asked for, and that is all that is wanted
-    """The parser that a verb was about to read its flags with: argparse's, or tyro's copy of it."""
+class ParserReached(Exception):  # noqa: N818 - not an error: it stops a verb before it reads its flags
+    """Carries the parser with which a verb was about to read its flags: argparse's, or tyro's copy of it."""
 
     def __init__(self, parser: Any) -> None:
         self.parser = parser
@@ -36,36 +36,37 @@ def page() -> str:
 
 
 def parser(args: Sequence[str]) -> Any:
-    """The parser of one verb; nothing is run, since every verb reads its flags through tyro.cli first."""
+    """The parser of one verb; the verb itself does not run, because every verb calls tyro.cli first."""
 
     def stop(cls: Any, *, args: Any, **settings: Any) -> NoReturn:
         del args
-        with warnings.catch_warnings():  # tyro will drop it one day; pyproject.toml says which versions have it
+        with warnings.catch_warnings():  # tyro will remove get_parser one day; pyproject.toml limits its versions
             warnings.simplefilter("ignore", DeprecationWarning)
-            raise Asked(tyro.extras.get_parser(cls, **settings))
+            raise ParserReached(tyro.extras.get_parser(cls, **settings))
 
     with unittest.mock.patch.object(tyro, "cli", stop):
         try:
             cli.main(args)
-        except Asked as asked:
-            return asked.parser
+        except ParserReached as reached:
+            return reached.parser
     raise AssertionError(f"metapl {' '.join(args)} reads no flags")
 
 
 def _verb(name: str, function: Callable[..., None], words: list[str]) -> str:
-    found = parser([*words, *FIRST_WORDS.get(name, [])])
-    told, _, examples = (function.__doc__ or "").partition("Examples:")
+    verb_parser = parser([*words, *FIRST_WORDS.get(name, [])])
+    text, _, examples = (function.__doc__ or "").partition("Examples:")
     commands = [line.strip() for line in examples.splitlines() if line.strip()]
-    parts = [f"## metapl {name}", *map(_paragraph, re.split(r"\n\s*\n", told.strip()))]
+    parts = [f"## metapl {name}", *map(_paragraph, re.split(r"\n\s*\n", text.strip()))]
     if commands:
         parts.append("\n".join(f"    {command}" for command in commands))
     if first := FIRST_WORDS.get(name):
         parts.append(f"The values below are those of `metapl {name} {' '.join(first)}`.")
     if name in SHORT:
-        parts.append("Beside these flags, every setting is one, as in [metapl train](#metapl-train).")
-    named = {str(group.title).removesuffix(" options"): group for group in found._action_groups if _flags(group)}
-    own = [_flags(named.pop(title)) for title in ("positional arguments", "options") if title in named]
-    parts.append(_table([action for actions in own for action in actions]))
+        parts.append("Every setting of [metapl train](#metapl-train) is a flag here, too.")
+    groups = verb_parser._action_groups
+    named = {str(group.title).removesuffix(" options"): group for group in groups if _flags(group)}
+    first_table = [_flags(named.pop(title)) for title in ("positional arguments", "options") if title in named]
+    parts.append(_table([action for actions in first_table for action in actions]))
     for title, group in named.items() if name not in SHORT else ():
         parts += [f"**{title}**{{: .group }}", _paragraph(group.description or ""), _table(_flags(group))]
     return "\n\n".join(filter(None, parts))
@@ -78,19 +79,20 @@ def _flags(group: Any) -> list[argparse.Action]:
 def _table(actions: Sequence[argparse.Action]) -> str:
     rows = []
     for action in actions:
-        told, default = _split(str(action.help or ""))
+        sentence, default = _split(str(action.help or ""))
         name = " ".join(filter(None, [" / ".join(action.option_strings), _metavar(action)]))
         value = f"<code>{html.escape(default)}</code>" if default else ""
-        rows.append(f"<tr><td><code>{html.escape(name)}</code></td><td>{html.escape(told)}</td><td>{value}</td></tr>")
-    head = "<thead><tr><th>flag</th><th>what it says</th><th>default</th></tr></thead>"
+        cells = f"<td><code>{html.escape(name)}</code></td><td>{html.escape(sentence)}</td><td>{value}</td>"
+        rows.append(f"<tr>{cells}</tr>")
+    head = "<thead><tr><th>flag</th><th>meaning</th><th>default</th></tr></thead>"
     return f'<table class="flags">{head}<tbody>{"".join(rows)}</tbody></table>'
 
 
-def _split(told: str) -> tuple[str, str]:
-    """The sentence, and the value that tyro puts behind it."""
-    match = re.fullmatch(r"(.*?)\s*\((?:default: (.*)|required)\)", " ".join(told.split()).replace("%%", "%"))
+def _split(text: str) -> tuple[str, str]:
+    """A help text's sentence, and the default that tyro writes after it."""
+    match = re.fullmatch(r"(.*?)\s*\((?:default: (.*)|required)\)", " ".join(text.split()).replace("%%", "%"))
     if not match:
-        return " ".join(told.split()), ""
+        return " ".join(text.split()), ""
     return match[1], (match[2] or "").replace("None", "")
 
 
@@ -100,7 +102,7 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _paragraph(text: str) -> str:
-    """Words as they are; the pages that they name are links."""
+    """A paragraph of HTML; names of docs pages become links."""
     words = html.escape(" ".join(text.split()))
     linked = re.sub(r"docs/(\w+)\.md", r'<a href="\1.html">docs/\1.md</a>', words)
     return f"<p>{linked}</p>" if words else ""

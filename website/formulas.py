@@ -1,4 +1,4 @@
-"""Formulas as the code's docstrings write them, θ_S' or ∇_{θ_S}, as HTML: no script, no font from elsewhere."""
+"""Write formulas as HTML, from the notation of the docstrings (θ_S', ∇_{θ_S}), without scripts or fonts."""
 
 import html
 import re
@@ -9,7 +9,7 @@ _WORDS = ("CE", "RandAugment", "StopGradient", "argmin", "min", "log", "softmax"
 
 
 def formula(text: str) -> str:
-    """θ_S becomes θ with an S below; {…} holds together what belongs to a _ or a ^; letters lean, words stand."""
+    """HTML of a formula: _ and ^ lower or raise the next letter, or the text in {…}; letters are italic, words not."""
     return f'<span class="formula">{_parts(text)}</span>'
 
 
@@ -30,7 +30,7 @@ def _parts(text: str) -> str:
 
 
 def _argument(text: str, at: int) -> tuple[str, int]:
-    """What a mark is about: one character, or what stands in braces."""
+    """What a _ or ^ applies to, and where it ends: one character, or the text in braces."""
     if text[at] != "{":
         return text[at], at + 1
     depth, end = 1, at + 1

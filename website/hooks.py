@@ -1,4 +1,4 @@
-"""What the site does beyond Markdown: pages name what they quote, and it is put there when they are built.
+"""Directives for the site's pages, besides Markdown; the build replaces them.
 
     {{ quote: PATH }}                            a file
     {{ quote: PATH :: SYMBOL }}                  a function or class of it
@@ -8,7 +8,7 @@
     {{ include: PATH }}                          the text of another Markdown file
     {{ generate: cli }}, {{ generate: api }}     a reference
 
-What is not there ends the build.
+The build fails if something that a page names does not exist.
 """
 
 import html
@@ -24,11 +24,11 @@ import quotes
 from properdocs.exceptions import PluginError
 
 _DIRECTIVE = re.compile(r"\{\{ (\w+): (.+?) \}\}(?!\})")
-_made: dict[str, str] = {}  # what stands for a piece of HTML that Markdown must not touch -> that piece
+_made: dict[str, str] = {}  # placeholder -> the piece of HTML for it, which Markdown must not change
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Put in what a page names."""
+    """Replace the directives of a page."""
 
     def put(match: re.Match[str]) -> str:
         try:
@@ -40,7 +40,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Put the pieces of HTML in their places."""
+    """Replace the placeholders by their HTML."""
     return re.sub(r"quoted\d+x", lambda match: _made.get(match[0], match[0]), html)
 
 
@@ -51,15 +51,15 @@ def _html(piece: str) -> str:
 
 
 def _quote(path: str, symbol: str = "") -> str:
-    found = quotes.quote(path, symbol)
+    quote = quotes.quote(path, symbol)
     language = {".py": "python", ".toml": "toml"}.get(Path(path).suffix, "text")
-    return f'<p class="place">{html.escape(found.place)}</p>\n\n```{language}\n{found.text}\n```'
+    return f'<p class="place">{html.escape(quote.place)}</p>\n\n```{language}\n{quote.text}\n```'
 
 
 def _line(path: str, symbol: str, beginning: str) -> str:
-    found = quotes.quote(path, symbol, beginning)
-    place = f'<span class="place">{_breakable(f"{path}:{found.first}")} {html.escape(symbol)}</span>'
-    return _html(f'<code class="line">{html.escape(found.text)}</code>{place}')
+    quote = quotes.quote(path, symbol, beginning)
+    place = f'<span class="place">{_breakable(f"{path}:{quote.first}")} {html.escape(symbol)}</span>'
+    return _html(f'<code class="line">{html.escape(quote.text)}</code>{place}')
 
 
 def _test(path: str, name: str) -> str:
@@ -77,7 +77,7 @@ def _generate(name: str) -> str:
 
 
 def _breakable(name: str) -> str:
-    """A long name that may go on in the next line after a _ or a /."""
+    """HTML of a long name that may break after a _ or a /."""
     return re.sub(r"([_/])", r"\1<wbr>", html.escape(name))
 
 

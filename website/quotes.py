@@ -1,4 +1,4 @@
-"""Quotes from the repository's own files, by name: a page shows what is there when it is built, or is not built."""
+"""Quotes from the repository's files, by name, so that a page always shows the present code."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class StaleError(Exception):
-    """A page quotes what is no longer there."""
+    """A page quotes something that does not exist any more."""
 
 
 class Quote(NamedTuple):
@@ -20,7 +20,7 @@ class Quote(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Where it stands, for people."""
+        """Path and line numbers, for readers."""
         last = self.first + len(self.lines) - 1
         return f"{self.path}, line {self.first}" if last == self.first else f"{self.path}, lines {self.first} to {last}"
 
@@ -32,7 +32,7 @@ class Quote(NamedTuple):
 
 
 def quote(path: str, symbol: str = "", beginning: str = "") -> Quote:
-    """A file; in it a function or class (`build.step`: a function in a function); in that a single statement."""
+    """Quote a file, a function or class in it (`build.step`: a function in a function), or one statement in that."""
     lines = _read(path).splitlines()
     first, last = _where(path, symbol) if symbol else (1, len(lines))
     if beginning:
@@ -72,19 +72,19 @@ def _where(path: str, symbol: str) -> tuple[int, int]:
 
 
 def _statement(path: str, symbol: str, lines: list[str], first: int, last: int, beginning: str) -> tuple[int, int]:
-    """The one statement among these lines that begins with these characters."""
+    """First and last line of the one statement that begins with these characters."""
     inner = [
         node
         for node in ast.walk(ast.parse("\n".join(lines)))
         if isinstance(node, ast.stmt) and first <= node.lineno <= last
     ]
-    found = sorted(
+    matches = sorted(
         {
             (node.lineno, node.end_lineno or node.lineno)
             for node in inner
             if lines[node.lineno - 1].strip().startswith(beginning)
         }
     )
-    if len(found) != 1:
-        raise StaleError(f"{path}: {symbol} has {len(found)} statements that begin with {beginning!r}, not one")
-    return found[0]
+    if len(matches) != 1:
+        raise StaleError(f"{path}: {symbol} has {len(matches)} statements that begin with {beginning!r}, not one")
+    return matches[0]

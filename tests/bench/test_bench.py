@@ -1,4 +1,4 @@
-"""`metapl bench` on a network that takes no time: what it reports must hang together, however fast the machine is."""
+"""`metapl bench` on a tiny network: its numbers must be consistent on any machine."""
 
 import json
 import math
@@ -19,7 +19,7 @@ PRODUCTS = 16 * 8 + 8 * 8 + 8 * 3
 
 @pytest.fixture(autouse=True)
 def slow_machine(monkeypatch):
-    """A machine that multiplies slowly is found sooner; and no test may move the process's own settings."""
+    """Small products for a quick peak, and no change of the process's own settings."""
     monkeypatch.setattr("metapl.bench.peak.SIZES", (64,))
     monkeypatch.setattr(runtime, "start", lambda: None)
 
@@ -55,7 +55,7 @@ def test_flops_are_those_of_the_layers(tmp_path, capsys):
     report, _ = bench(tmp_path, capsys, "mlp", "--batch", "5", "--no-starts")
     training, inference = report["cases"]
     assert inference["gflop"] * 1e9 == pytest.approx(2 * 5 * PRODUCTS)
-    no_first = PRODUCTS + PRODUCTS + (PRODUCTS - 16 * 8)  # nobody asks for the gradient of the pictures
+    no_first = PRODUCTS + PRODUCTS + (PRODUCTS - 16 * 8)  # the gradient of the pictures is not needed
     assert training["gflop"] * 1e9 == pytest.approx(2 * 5 * no_first)
 
 
@@ -67,7 +67,7 @@ def test_every_method_can_be_measured_and_only_pictures_that_it_sees_count(tmp_p
     assert math.isclose(training["images_per_s"] * training["ms"]["median"] / 1e3, 2 + unlabeled)
 
 
-def test_the_report_says_what_it_was_measured_on(tmp_path, capsys):
+def test_the_report_describes_the_machine(tmp_path, capsys):
     report, _ = bench(tmp_path, capsys, "mlp", "--batch", "2", "--no-starts", "--model.hidden", "3")
     machine = report["machine"]
     assert machine["cores"] == runtime.cores()
@@ -105,10 +105,10 @@ def test_a_preset_brings_its_network_method_and_batches():
     assert settings.choose(["two_moons_mpl", "uda"]).method.name == "uda"
 
 
-def test_work_is_repeated_until_the_clock_can_see_it():
+def test_quick_work_is_repeated():
     calls = []
     timing = measure(calls.append, repeats=3)
-    assert calls[:2] == [2, 1]  # a warm-up, and a look at how long it takes
+    assert calls[:2] == [2, 1]  # a warm-up, and one call to see how long it takes
     assert len(calls) == 5
     assert len(set(calls[2:])) == 1
     assert calls[2] > 100

@@ -1,4 +1,4 @@
-"""Counted by hand, and against XLA's own count where both mean the same."""
+"""FLOPs counted by hand, and compared with XLA's own count where both mean the same."""
 
 import jax
 import jax.numpy as jnp
@@ -27,9 +27,11 @@ def test_a_matrix_product_and_a_batch_of_them():
     assert count(lambda a, b: jnp.einsum("bij,bjk->bik", a, b), zeros(4, 3, 5), zeros(4, 5, 7)) == 4 * 2 * 3 * 5 * 7
 
 
-def test_its_gradients_cost_as_much_again_each():
+def test_each_gradient_costs_as_much_as_the_product():
     function = jax.grad(lambda a, b: jnp.dot(a, b).sum(), argnums=(0, 1))
-    assert count(function, zeros(3, 5), zeros(5, 7)) == 2 * 2 * 3 * 5 * 7  # of a sum: the product itself is not needed
+    assert (
+        count(function, zeros(3, 5), zeros(5, 7)) == 2 * 2 * 3 * 5 * 7
+    )  # the gradient of a sum: the product itself is not needed
 
 
 def test_element_wise_work_is_not_counted():
@@ -43,7 +45,7 @@ def with_own_gradient(function):
 
 
 @pytest.mark.parametrize("wrap", [jax.jit, jax.checkpoint, with_own_gradient])
-def test_work_inside_of_calls_is_found(wrap):
+def test_work_inside_calls_counts(wrap):
     assert count(wrap(jnp.dot), zeros(3, 5), zeros(5, 7)) == 2 * 3 * 5 * 7
 
 

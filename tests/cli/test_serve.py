@@ -71,7 +71,7 @@ def test_without_its_data_a_run_is_served_all_the_same_and_says_so(run, visit, c
         (["RUN", "--port", "70000"], "port takes"),
         (["RUN", "--max-mb", "0"], "max_mb takes"),
         (["RUN", "--examples", "-1"], "examples takes"),
-        (["RUN", "--host", "not a name"], "cannot be had"),
+        (["RUN", "--host", "not a name"], "cannot be used"),
         (["RUN", "--port", "0", "--data-dir", "nowhere"], "--data-dir nowhere is not a folder"),
         ([], "required"),
     ],

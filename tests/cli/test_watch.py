@@ -10,10 +10,10 @@ import pytest
 
 from metapl.cli import main as cli
 from metapl.web.server import Limits, Server
-from metapl.web.watch import following
-from metapl.web.watch.following import Following
-from metapl.web.watch.handler import Handler
-from tests.report.some_runs import line, make
+from metapl.web.watch import live_page
+from metapl.web.watch.live_page import LivePage
+from metapl.web.watch.routes import WatchHandler
+from tests.report.synthetic_runs import line, make
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def ask(port: int, path: str, method: str = "GET", **headers: str):
 
 @pytest.fixture
 def server(run):
-    server = Server("127.0.0.1", 0, Limits(stop_s=1), Handler)
-    server.start(Following([run]))
+    server = Server("127.0.0.1", 0, Limits(stop_s=1), WatchHandler)
+    server.start(LivePage([run]))
     yield server
     server.service.close()
     server.stop()
@@ -81,7 +81,7 @@ def visit(monkeypatch):
         threading.Thread(target=look).start()
 
     monkeypatch.setattr(Server, "start", started)
-    monkeypatch.setattr(following, "QUIET_S", 0.2)
+    monkeypatch.setattr(live_page, "QUIET_S", 0.2)
     return found
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_has_ended_is_shown_once(run, visit, capsys):
     cli.main(["watch", str(run)])
     said = capsys.readouterr().out
     assert said.startswith("Watching: http://127.0.0.1:")
-    assert "run ended before its time, killed or with an error, after 10 of 100 steps" in said
+    assert "run crashed or was killed after 10 of 100 steps" in said
     assert "There is nothing left to follow; the page is there for 60 s" in said
     assert "<h1>run: ended</h1>" in visit["page"]
 
@@ -101,12 +101,12 @@ def test_with_stay_it_lasts_until_a_signal(run, visit, capsys):
 
 
 def test_with_wait_a_run_may_come_later(tmp_path, visit, monkeypatch, capsys):
-    monkeypatch.setattr(following, "FIRST_VISIT_S", 0.3)
+    monkeypatch.setattr(live_page, "FIRST_VISIT_S", 0.3)
     visit["then"] = lambda: make(tmp_path / "late")
     cli.main(["watch", str(tmp_path / "late"), "--wait"])
     said = capsys.readouterr().out
     assert "No run has begun there yet: waiting" in said
-    assert "late ended before its time" in said
+    assert "late crashed or was killed" in said
 
 
 @pytest.mark.parametrize(

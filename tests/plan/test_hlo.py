@@ -1,4 +1,4 @@
-"""What a program sends and reads, from its text: a hand-made one, whose numbers can be added up, and a real one."""
+"""Traffic of a program, from its text: of a hand-written one, whose numbers are known, and of a real one."""
 
 import jax
 import jax.numpy as jnp
@@ -55,11 +55,11 @@ ENTRY %main (a: f32[8,4], b: (s32[], bf16[8,4], f32[10,4]), v: f32[16]) -> f32[8
 """.replace("TRIPS", 'backend_config={"known_trip_count":{"n":"5"}}')
 
 
-def test_a_loop_counts_as_often_as_it_runs_and_groups_say_how_far_bytes_go():
+def test_a_loop_counts_as_often_as_it_runs_and_groups_count_their_devices():
     found = hlo.traffic(TEXT, devices=8)
     assert found.counts == {"all-gather": 5, "all-reduce": 1, "collective-permute": 5, "reduce-scatter": 1}
     assert found.sent == {
-        "all-gather": 5 * 64 * 3,  # bf16[8,4] to three others
+        "all-gather": 5 * 64 * 3,  # bf16[8,4] to three other devices
         "all-reduce": 2 * 128 * 1 / 2,
         "collective-permute": 5 * 64,
         "reduce-scatter": 64 * 3 / 4,
@@ -69,7 +69,7 @@ def test_a_loop_counts_as_often_as_it_runs_and_groups_say_how_far_bytes_go():
     assert found.memory == 5 * (16 + 4 + 16 + 128 + 320) + 80 + 256
 
 
-# As the TPU's compiler writes it: no trip counts, groups as axes of a mesh, sums fused with the taking of a part.
+# As the TPU's compiler writes it: no trip counts, groups as axes of a mesh, all-reduces fused with slices.
 TPU_TEXT = """HloModule jit_step, is_scheduled=true
 
 %summed.clone (p: f32[8,4]) -> f32[2,4] {
@@ -125,9 +125,9 @@ def test_a_program_for_a_tpu_is_read_as_well():
     }
 
 
-def test_groups_that_cannot_be_read_are_not_taken_for_all():
+def test_unreadable_groups_are_an_error():
     assert hlo.group("%x), replica_groups={}, to_apply=%add", 8) == 8
-    with pytest.raises(ValueError, match="cannot read who takes part: replica_groups=new"):
+    with pytest.raises(ValueError, match="cannot read the replica groups: replica_groups=new"):
         hlo.group("%x), replica_groups=new[3], to_apply=%add", 8)
 
 
@@ -145,12 +145,12 @@ def test_types_have_sizes(kind, size):
     assert hlo.size(kind) == size
 
 
-def test_what_is_no_program_has_no_traffic():
+def test_text_without_a_program_has_no_traffic():
     assert hlo.traffic("nothing", 2) == hlo.Traffic({}, {}, 0.0)
 
 
 def test_a_real_loop():
-    """Seven products of [32, 32]: each reads two of them and writes one, whatever else the compiler does."""
+    """Seven products of [32, 32]: each reads two matrices and writes one, whatever else the compiler does."""
 
     def loop(x, weights):
         return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]

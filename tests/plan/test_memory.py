@@ -1,4 +1,4 @@
-"""What the compiler says, when it agrees and when it does not."""
+"""The compiler's plan of memory, and its refusals."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ def test_a_refusal_says_what_was_needed():
     assert memory.refusal("INTERNAL: Used 3.0G of 2.0G hbm") is None
 
 
-def test_a_state_is_told_apart():
+def test_a_state_is_counted_by_kind():
     def array(*shape):
         return jnp.zeros(shape)
 
@@ -44,5 +44,5 @@ def test_the_compilers_plan_is_read():
     found = memory.of(step.lower(state, x).compile(), state, x)
     assert found.batch == 200
     assert 4200 <= found.arguments < 5000
-    assert found.outputs < 1000  # the state's place is taken
+    assert found.outputs < 1000  # they reuse the state's memory
     assert found.total >= found.arguments + found.temporaries

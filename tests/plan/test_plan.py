@@ -1,4 +1,4 @@
-"""The whole verb, on a tiny network: shared by eight devices that this machine does not have."""
+"""The whole verb, on a tiny network, also for eight simulated devices."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ from metapl import config as configs
 from metapl import models
 from metapl.bench import flops
 from metapl.cli import main as cli
-from metapl.plan import examples, report, roofline, run
+from metapl.plan import estimate, example_shape, report, roofline
 from metapl.plan.advice import advice
 from metapl.plan.chips import CHIPS, GIB
 from metapl.plan.hlo import Traffic
@@ -27,7 +27,7 @@ def here(tmp_path, text: str, chip: str = "v3", stage: int = 0):
     path.write_text(text, "utf-8")
     config = configs.load(str(path))
     machine = Machine(jax.devices()[:1], CHIPS.get(chip))
-    return run.plan(config, stage, examples.of(config), machine, lambda _: None)
+    return estimate.plan(config, stage, example_shape.of(config), machine, lambda _: None)
 
 
 TINY = """[data]
@@ -51,7 +51,7 @@ def test_a_report_adds_up(planned):
     assert planned["parameters"] == parameters
     assert planned["memory"]["state"]["weights"] == 4 * parameters
     assert planned["memory"]["batch"] == 64 * (8 + 16) + 4 * 8
-    # Forward, and the gradient of weights and inputs, of which the first layer's is not needed.
+    # Forward, and the gradients of weights and inputs; that of the first layer's inputs is not needed.
     assert planned["flops"]["step"] == 2 * 8 * (3 * (64 * 8 + 8 * 8 + 8 * 10) - 64 * 8)
     assert planned["stage_s"]["at_least"] == pytest.approx(7 * planned["step_s"]["at_least"])
     assert planned["fits"]
@@ -60,10 +60,10 @@ def test_a_report_adds_up(planned):
     assert json.loads(json.dumps(planned)) == planned
 
 
-def test_it_is_told_in_a_table_and_a_sentence(planned):
+def test_a_plan_is_a_table_and_a_sentence(planned):
     (sentence,) = report.sentences(planned)
     assert sentence.startswith("It fits: ")
-    assert "of the 15.48 GiB that a program gets" in sentence
+    assert "of the 15.48 GiB of a device" in sentence
     assert report.table(planned).row_count > 10
 
 
@@ -73,7 +73,8 @@ def test_what_does_not_fit_comes_with_advice(planned):
     config = configs.parse(TINY.replace('name = "mlp"', model), "here")
     said = " ".join(report.sentences(planned | small | {"advice": advice(config, 0, devices=4)}))
     assert "it needs" in said
-    assert "of 1000 B, and it does not fit" in said
+    assert said.startswith("It does not fit: ")
+    assert "which has 1000 B" in said
     for setting in (
         "--model.precision bfloat16",
         "--model.remat",
@@ -104,7 +105,7 @@ MPL = "method.name = 'mpl'\n"
     ],
 )
 def test_advice_can_be_followed(stages, devices, words):
-    """Groups and batches divide, and the batch is one that the method looks at."""
+    """Groups and batches can be divided as advised, and the method uses the named batch."""
     given = stages or "labeled_batch = 12"
     found = advice(configs.parse(f"[[stages]]\n{given}", "here"), 0, devices)
     assert [line.startswith(start) for line, start in zip(found, words, strict=False)] == [True] * len(words), found
@@ -123,18 +124,18 @@ def test_advice_names_the_networks_own_stage():
     ]
 
 
-def test_a_refusal_is_a_sentence(planned, monkeypatch, tmp_path):
+def test_a_refusal_gives_a_sentence(planned, monkeypatch, tmp_path):
     class Refusing:
         def compile(self):
             raise RuntimeError("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 28.20G of 15.48G hbm.")
 
-    real = run.program.plan_stage
-    monkeypatch.setattr(run.program, "plan_stage", lambda *args: real(*args)._replace(advance=Lowering(Refusing())))
+    real = estimate.planned_program
+    monkeypatch.setattr(estimate, "planned_program", lambda *args: real(*args)._replace(advance=Lowering(Refusing())))
     found = here(tmp_path, TINY)
     assert not found["fits"]
     first, *_ = report.sentences(found)
     assert first.startswith(
-        "It is too large: it needs 28.20 GiB on each device, of 15.48 GiB, and the compiler refuses it."
+        "It does not fit: it needs 28.20 GiB on each device, which has 15.48 GiB; the compiler refuses it."
     )
     assert report.table(found).row_count > 3
 
@@ -167,17 +168,17 @@ def test_flops_of_blocks_in_a_loop_count_as_often_as_they_run():
     assert forward(True) == forward(False) > 2 * 2 * 9 * 32**2 * 3 * 16
 
 
-def test_examples_are_known_or_asked_for():
-    assert examples.of(configs.load("efficientnet_l2_mpl")) == ((580, 580, 3), 1000)
-    assert examples.of(configs.load("two_moons_mpl")) == ((2,), 2)
+def test_the_shape_of_examples_is_known_or_must_be_given():
+    assert example_shape.of(configs.load("efficientnet_l2_mpl")) == ((580, 580, 3), 1000)
+    assert example_shape.of(configs.load("two_moons_mpl")) == ((2,), 2)
     own = configs.parse('data.name = "folder"\nmodel.name = "wide_resnet"', "here")
-    with pytest.raises(ConfigError, match="say it with --size"):
-        examples.of(own)
-    with pytest.raises(ConfigError, match="say it with --classes"):
-        examples.of(own, size=96)
+    with pytest.raises(ConfigError, match="plan reads no data: give --size"):
+        example_shape.of(own)
+    with pytest.raises(ConfigError, match="plan reads no data: give --classes"):
+        example_shape.of(own, size=96)
     with pytest.raises(ConfigError, match="two_moons has points, not pictures: leave --size out"):
-        examples.of(configs.load("two_moons_mpl"), size=96)
-    assert examples.of(own, classes=7, size=96) == ((96, 96, 3), 7)
+        example_shape.of(configs.load("two_moons_mpl"), size=96)
+    assert example_shape.of(own, classes=7, size=96) == ((96, 96, 3), 7)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +198,7 @@ def test_mistakes_are_one_sentence(args, message, capsys):
     assert message in capsys.readouterr().err.replace("\n", " ")
 
 
-def test_eight_devices_that_are_not_here(tmp_path):
+def test_eight_simulated_devices(tmp_path):
     (tmp_path / "some.toml").write_text(TINY.replace('name = "mlp"', 'name = "mlp"\nhidden = [8]'), "utf-8")
     command = [sys.executable, "-m", "metapl", "plan", "some.toml", "--devices", "8", "--json", "--chip", "a100"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
@@ -208,7 +209,7 @@ def test_eight_devices_that_are_not_here(tmp_path):
     assert found["memory"]["batch"] == (64 * (8 + 16) + 4 * 8) / 8
 
 
-def test_a_tpu_that_is_not_here():
+def test_a_tpu_that_this_machine_does_not_have():
     pytest.importorskip("libtpu", reason="libtpu, the compiler for TPUs, is not installed: pip install 'metapl[tpu]'")
     assert len(runtime.tpu_devices("v3:2x2")) == 8
     assert len(runtime.tpu_devices("v4:2x2x1")) == 4

@@ -1,19 +1,19 @@
-"""Who is compared with whom, and what the figures of many runs show."""
+"""Which runs are compared with which, and what the charts of many runs show."""
 
 import pytest
 
 from metapl.report import compare, method, overview, read
-from metapl.report.compare import Row
+from metapl.report.compare import Experiment
 
-from .some_runs import make, settings
-
-
-def rows(*folders) -> list[Row]:
-    loaded = read.find(folders)
-    return compare.rows(loaded, {run.anchor: method.origin(run) for run in loaded})
+from .synthetic_runs import make, settings
 
 
-def test_runs_that_differ_in_their_seeds_alone_are_one_row(tmp_path):
+def rows(*folders) -> list[Experiment]:
+    loaded = read.read_runs(folders)
+    return compare.by_experiment(loaded, {run.anchor: method.origin(run) for run in loaded})
+
+
+def test_runs_that_differ_only_in_their_seeds_are_one_experiment(tmp_path):
     a = make(tmp_path / "a", "seed = 0\n" + settings(), {0: 0.5})
     b = make(tmp_path / "b", "seed = 1\nlog_every_steps = 7\n" + settings(), {1: 0.7})
     again = make(tmp_path / "again", settings(), {1: 0.1})
@@ -35,14 +35,14 @@ def test_pairs_need_the_same_data_and_the_same_seeds(tmp_path):
     assert difference.mean == pytest.approx(0.2)
 
 
-def test_data_of_which_nothing_is_known_are_not_the_same(tmp_path):
+def test_unknown_data_are_not_equal(tmp_path):
     folders = [make(tmp_path / name, settings(), {seed: 0.5}) for seed, name in enumerate("ab")]
     for folder in folders:
         (folder / "split.json").unlink()
     assert len(rows(*folders)) == 2
 
 
-def test_of_many_rows_each_is_held_against_the_first(tmp_path):
+def test_of_many_experiments_each_is_compared_with_the_first(tmp_path):
     texts = [settings().replace("100", str(steps)) for steps in range(1, 9)]
     found = rows(*(make(tmp_path / str(i), text, {0: i / 10}) for i, text in enumerate(texts)))
     assert [(ours.name, theirs.name) for ours, theirs, _ in compare.pairs(found)] == [
@@ -73,11 +73,11 @@ def test_the_parts_of_the_method_are_added_in_the_paper_s_order(tmp_path):
     assert [text for text in texts if "(" in text] == ["80.00 (+30.00)", "85.00 (+5.00)", "90.00 (+5.00)"]
 
 
-def test_two_parts_are_no_ladder(tmp_path):
+def test_two_parts_give_no_chart(tmp_path):
     assert overview.ladders(rows(*(make(tmp_path / name, settings(name), {0: 0.5}) for name in ("uda", "mpl")))) == []
 
 
-def test_accuracy_is_drawn_against_labels_where_there_are_several_numbers_of_them(tmp_path):
+def test_accuracy_is_drawn_against_several_numbers_of_labels(tmp_path):
     folders = [
         make(tmp_path / str(labels), settings("uda", f"digits@{labels}#0"), {0: 0.5, 1: 0.7}, labels, str(labels))
         for labels in (100, 40)

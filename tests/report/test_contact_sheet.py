@@ -15,7 +15,7 @@ NAMES = ("aeroplane", "frog", "a quite long class name")
 
 
 def find(sheet, picture, times):
-    """Count the places where an enlarged picture stands, whole."""
+    """Count where an enlarged picture is on the sheet."""
     large = picture.repeat(times, 0).repeat(times, 1)
     windows = np.lib.stride_tricks.sliding_window_view(sheet, large.shape)[:, :, 0]
     return int((windows == large).all(axis=(-3, -2, -1)).sum())

@@ -1,4 +1,4 @@
-"""Paths of pseudo labels, and what the teacher gets wrong, out of lines that a run may have written."""
+"""Labels over time, and the teacher's errors, from the lines that a run has written."""
 
 import json
 
@@ -9,10 +9,10 @@ from metapl.data.sources.dataset import Dataset
 from metapl.report import html, labels, markdown, teacher
 from metapl.report.blocks import Gallery, Table, Text
 from metapl.report.labels import Moment, Noted
-from metapl.report.teacher import Answers
+from metapl.report.teacher import PredictedClasses
 from metapl.runs.label_paths import FILE
 
-from .some_runs import NASTY
+from .synthetic_runs import NASTY
 
 NAMES = (NASTY, "cat", "dog")
 
@@ -49,7 +49,7 @@ def test_the_pictures_that_changed_most_come_first_with_their_paths(dataset, not
         "dog → cat → dog (2 changes), is dog",
         f"{NASTY} → dog (1 change), is {NASTY}",
     ]
-    assert "all 5 unlabelled pictures, as they are, 4 times" in found.description
+    assert "all 5 unlabelled pictures, without augmentation, 4 times" in found.description
     assert "3 of them changed their label, 0 five times or more" in found.description
     assert "75.0 % at first, 50.0 % at last" in found.description  # of the four whose truth is known
     (first,) = labels.paths(noted, dataset, [100], each=1)[0].pictures
@@ -69,18 +69,18 @@ def test_a_long_path_is_shortened_and_rare_classes_share_a_row():
     assert drawing.count("<rect") == 10
 
 
-def test_what_is_not_of_these_data_is_not_shown(dataset, noted):
+def test_labels_of_other_data_are_not_shown(dataset, noted):
     for wrong in (dataset._replace(unlabeled=dataset.unlabeled[:4]), dataset._replace(class_names=NAMES[:2])):
         (said,) = labels.paths(noted, wrong, [100], 12)
         assert isinstance(said, Text)
-        assert "not of these data" in said.text
+        assert "for other data" in said.text
     assert labels.paths(Noted([], None), dataset, [100], 12) == [labels.NOTHING]
 
 
 @pytest.mark.parametrize(
     "line", ["", "no json", "[1]", '{"seed": 0}', "[" * 100_000, '{"classes": [1, 2], "thousandths": [1]', "\0"]
 )
-def test_lines_that_are_none_are_left_out(tmp_path, line):
+def test_damaged_lines_are_left_out(tmp_path, line):
     good = {"seed": 0, "stage": 0, "step": 1, "by": "teacher", "of": 5, "classes": [0, 1], "thousandths": [500, 999]}
     bad = [{"classes": [0]}, {"classes": [[0, 1]]}, {"of": 1}, {"of": "x"}, {"thousandths": None}, {"of": 10**30}]
     lines = [
@@ -97,9 +97,11 @@ def test_lines_that_are_none_are_left_out(tmp_path, line):
     assert labels.read(tmp_path / "nowhere") == ([], None)
 
 
-def test_the_four_cells_and_the_errors_that_the_student_does_not_make(dataset, noted):
-    student = Answers(np.arange(5), np.array([0, 1, 2, 1, 1]), np.full(5, 0.75))  # right: 1 1 1 1 0; teacher: 0 1 0 0 0
-    cells, errors = teacher.beside(noted, student, dataset, 0, each=3)
+def test_the_table_of_both_and_the_errors_that_only_the_teacher_makes(dataset, noted):
+    student = PredictedClasses(
+        np.arange(5), np.array([0, 1, 2, 1, 1]), np.full(5, 0.75)
+    )  # right: 1 1 1 1 0; teacher: 0 1 0 0 0
+    cells, errors = teacher.compare_with_student(noted, student, dataset, 0, each=3)
     assert isinstance(cells, Table)
     assert [[cell.value for cell in row[1:]] for row in cells.rows] == [[1, 0, 1], [3, 1, 4]]
     assert [picture.caption for picture in errors.pictures] == [
@@ -110,18 +112,18 @@ def test_the_four_cells_and_the_errors_that_the_student_does_not_make(dataset, n
     assert "3 of 5 test examples" in errors.description
 
 
-def test_a_teacher_of_other_data_or_none_is_left_out(dataset, noted):
-    student = Answers(np.arange(5), np.zeros(5, int), np.ones(5))
-    assert teacher.beside(Noted([], None), student, dataset, 0, 3) == []
-    (said,) = teacher.beside(noted, student, dataset, 1, 3)
-    assert "not of these data" in said.text
-    some = Answers(np.array([1, 3]), np.array([1, 1]), np.ones(2))  # the others could not be read
-    assert teacher.beside(noted, some, dataset, 0, 3)[0].rows[0][3].text == "1 (50.0 %)"
+def test_a_teacher_of_other_data_is_left_out(dataset, noted):
+    student = PredictedClasses(np.arange(5), np.zeros(5, int), np.ones(5))
+    assert teacher.compare_with_student(Noted([], None), student, dataset, 0, 3) == []
+    (said,) = teacher.compare_with_student(noted, student, dataset, 1, 3)
+    assert "for other data" in said.text
+    some = PredictedClasses(np.array([1, 3]), np.array([1, 1]), np.ones(2))  # the others could not be read
+    assert teacher.compare_with_student(noted, some, dataset, 0, 3)[0].rows[0][3].text == "1 (50.0 %)"
 
 
-def test_in_a_browser_each_picture_has_its_words(page, dataset, noted, tmp_path):
-    student = Answers(np.arange(5), np.array([0, 0, 2, 1, 0]), np.full(5, 0.75))
-    blocks = [*labels.paths(noted, dataset, [100], 12), *teacher.beside(noted, student, dataset, 0, 12)]
+def test_in_a_browser_each_picture_has_its_caption(page, dataset, noted, tmp_path):
+    student = PredictedClasses(np.arange(5), np.array([0, 0, 2, 1, 0]), np.full(5, 0.75))
+    blocks = [*labels.paths(noted, dataset, [100], 12), *teacher.compare_with_student(noted, student, dataset, 0, 12)]
     (tmp_path / "report.html").write_text(html.page("t", blocks), "utf-8")
     for width in (390, 1280):
         page.set_width(width)

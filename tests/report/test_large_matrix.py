@@ -1,4 +1,4 @@
-"""A matrix of many classes is a small picture of the right points."""
+"""The confusion matrix of many classes is a small picture with the right points."""
 
 import base64
 import io
@@ -44,12 +44,12 @@ def test_neighbours_share_a_point_that_shows_the_largest_of_them(classes, rows):
     assert ("the largest of" in svg) == (classes > 100)
 
 
-def test_a_thousand_classes_take_few_bytes_whatever_is_in_them():
+def test_a_thousand_classes_take_few_bytes():
     counts = np.random.default_rng(0).pareto(0.5, (1000, 1000)).astype(np.int64) % 1_000_000
     assert len(drawn(counts)[1]) < 10_000
 
 
-def test_names_are_harmless_and_say_where_the_first_and_the_last_class_are():
+def test_names_are_escaped_and_mark_the_first_and_the_last_class():
     names = ['<script>"', *(f"class {i}" for i in range(38)), "last"]
     _, svg = drawn(np.eye(40, dtype=np.int64), names)
     texts = [text.text for text in ElementTree.fromstring(svg).iter("text")]

@@ -1,15 +1,15 @@
-"""What settings are called, and which preset they are of."""
+"""Names of methods, and the presets of runs."""
 
 import pytest
 
 from metapl import config as configs
 from metapl.report import method, read
 
-from .some_runs import make, settings
+from .synthetic_runs import make, settings
 
 
-def loaded(folder) -> read.Loaded:
-    (found,) = read.find([folder])
+def loaded(folder) -> read.ReportedRun:
+    (found,) = read.read_runs([folder])
     return found
 
 
@@ -32,13 +32,13 @@ def test_methods_are_named_as_in_the_paper(tmp_path, preset, title):
     assert method.title(loaded(make(tmp_path / "run", configs.dump(configs.load(preset))))) == title
 
 
-def test_the_paper_s_number_stands_beside_a_run_of_its_preset(tmp_path):
+def test_a_run_of_a_preset_gets_the_paper_s_number(tmp_path):
     text = configs.dump(configs.load("svhn_1k_uda")).replace("seed = 0", "seed = 5")
     found = method.origin(loaded(make(tmp_path / "run", text)))
     assert (found.preset, found.number) == ("svhn_1k_uda", "Table 2: 97.11 ± 0.17 % (10 runs)")
 
 
-def test_with_other_settings_it_does_not(tmp_path):
+def test_a_run_with_changed_settings_does_not_get_it(tmp_path):
     text = configs.dump(configs.load("svhn_1k_uda")).replace("temperature = 0.8", "temperature = 0.9")
     found = method.origin(loaded(make(tmp_path / "run", text, command=["metapl", "train", "svhn_1k_uda"])))
     assert (found.preset, found.paper, found.number) == ("svhn_1k_uda", "", "")
@@ -46,11 +46,11 @@ def test_with_other_settings_it_does_not(tmp_path):
     assert change.startswith("stages.0.method.consistency.temperature 0.9, preset 0.")
 
 
-def test_a_sentence_without_a_number_is_no_number(tmp_path):
+def test_a_header_without_a_number_gives_none(tmp_path):
     found = method.origin(loaded(make(tmp_path / "run", configs.dump(configs.load("cifar10_4k_mpl_released")))))
     assert found.paper.startswith("no number for these settings; Table 2")
     assert found.number == ""
 
 
-def test_own_settings_are_of_no_preset(tmp_path):
+def test_a_users_own_settings_have_no_preset(tmp_path):
     assert method.origin(loaded(make(tmp_path / "run", settings()))) == method.Origin()

@@ -1,4 +1,4 @@
-"""Curves out of files that are whole, long, half written or full of something else."""
+"""Curves from files that are complete, long, half-written or full of something else."""
 
 import json
 import math
@@ -9,7 +9,7 @@ import pytest
 
 from metapl.report import metrics
 
-from .some_runs import line, make
+from .synthetic_runs import line, make
 
 HUGE = '{"step": 1' + "0" * 400 + ', "stage": 0}'
 NAMES = ("loss", "test_accuracy", "val_accuracy", metrics.LARGEST)
@@ -19,7 +19,7 @@ def read(run, stage_steps) -> metrics.Curves:
     return metrics.read(run, stage_steps, NAMES)
 
 
-def test_a_short_file_is_read_as_a_whole_and_stages_follow_each_other(tmp_path):
+def test_a_short_file_is_read_completely_and_stages_follow_each_other(tmp_path):
     lines = [line(50, loss=[1.0, 3.0], seeds=[0, 1]), line(100, loss=[2.0, None], seeds=[0, 1]), line(5, 1, loss=[7.0])]
     curves = read(make(tmp_path / "run", lines=lines), [100, 10])
     steps, values = curves.numbers["loss"].arrays()
@@ -96,7 +96,7 @@ NOT_REPORTS = ("no json\n", "[1, 2]\n", '{"step": "x"}\n', '{"step": 1, "stage":
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", *NOT_REPORTS])
-def test_what_is_no_report_is_counted_and_left_out(tmp_path, text):
+def test_lines_that_are_not_reports_are_counted_and_left_out(tmp_path, text):
     run = make(tmp_path / "run")
     (run / "metrics.jsonl").write_text(text + ("\n" if text else "") + json.dumps(line(1, loss=[2.0])))
     curves = read(run, [])
@@ -104,7 +104,7 @@ def test_what_is_no_report_is_counted_and_left_out(tmp_path, text):
     assert curves.damaged == bool(text.strip())
 
 
-def test_values_that_no_float_holds_are_gaps(tmp_path):
+def test_values_too_large_for_a_float_are_gaps(tmp_path):
     lines, evaluations = [line(1, loss=[10**400, 2.0])], [(0, 0, 10**400, 0.5)]
     run = make(tmp_path / "run", lines=lines, accuracies={0: 0.5}, evaluations=evaluations)
     curves = read(run, [100])
@@ -122,15 +122,15 @@ def test_evaluations_of_a_file_that_grows_are_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(metrics, "WHOLE_BYTES", 100)
     monkeypatch.setattr(metrics, "MOST_EVALUATIONS", 3)
     run = make(tmp_path / "run", lines=[line(step, test_accuracy=[step / 100]) for step in (1, 2)])
-    path, remembering = run / "metrics.jsonl", metrics.Remembering()
+    path, reader = run / "metrics.jsonl", metrics.CachedReader()
 
     def steps() -> list[float]:
-        return remembering.read(run, [100], NAMES).numbers["test_accuracy"].steps
+        return reader.read(run, [100], NAMES).numbers["test_accuracy"].steps
 
     assert steps() == [1, 2]
     text = path.read_bytes()
     path.write_bytes(b"x" * len(text) + json.dumps(line(3, test_accuracy=[0.1])).encode()[:30])
-    assert steps() == [1, 2]  # what lies before is not looked at again, half a line not yet
+    assert steps() == [1, 2]  # what was read is not read again, and half a line is not read yet
     with path.open("ab") as file:
         file.write(json.dumps(line(3, test_accuracy=[0.1])).encode()[30:] + b"\n")
     assert steps() == [1, 2, 3]

@@ -1,4 +1,4 @@
-"""Frames are the training's own weights, and what is asked of them is right."""
+"""Frames are the training's own weights, and their accuracies and margins are right."""
 
 import dataclasses
 
@@ -61,7 +61,7 @@ def test_the_course_ends_where_the_result_is(made):
     assert course.accuracies[4].tolist() == held_out.accuracies(early, config.augmentation, datasets).tolist()
 
 
-def test_what_is_shown_is_each_frame_on_its_own_data(made):
+def test_each_frame_is_evaluated_on_its_own_data(made):
     config, datasets, trained, frames = made
     swapped = {step: jax.tree.map(lambda leaf: leaf[::-1], weights) for step, weights in frames.items()}
     shown = moons_film.show(trained, [frames, swapped], datasets, grid=7)

@@ -8,7 +8,7 @@ from PIL import Image
 
 from metapl.report.moons_regions import height, outlines
 
-from .some_moons import STEPS, TITLES, film, page, shown
+from .synthetic_moons import STEPS, TITLES, film, page, shown
 from .test_page import column, contrast
 
 LAST = len(STEPS) - 1
@@ -41,13 +41,13 @@ def expected(source, frame: int, which: int = 0):
     return [path for method in film(source)["methods"] for path in method["paths"][frame][which]]
 
 
-def test_nothing_in_the_page_is_anybody_else_s(source):
+def test_the_page_loads_nothing_from_elsewhere(source):
     assert not re.search(r"https?://|@import|url\(|<link|<iframe", source)
     assert " style=" not in source
     assert "<script>alert(1)" not in source.split('<script type="application/json"')[0]
 
 
-def test_without_a_script_the_end_is_shown(source):
+def test_without_a_script_the_end_of_the_training_is_shown(source):
     shapes = re.findall(r'<path class="shade\d" d="([^"]*)"/>', source)
     assert shapes == expected(source, LAST)
     assert len(set(shapes)) == len(shapes)
@@ -55,7 +55,7 @@ def test_without_a_script_the_end_is_shown(source):
     assert "<noscript>" in source
 
 
-def test_the_script_s_data_are_what_was_asked(source):
+def test_the_script_s_data_are_the_frames(source):
     told, wanted = film(source), shown()
     assert (told["steps"], told["seeds"]) == (STEPS, [1000, 1001])
     found = [method["accuracies"] for method in told["methods"]]
@@ -83,7 +83,7 @@ def test_the_slider_moves_regions_words_and_numbers(opened, source):
     assert even == expected(source, 0)[2]
 
 
-def test_a_success_is_marked_and_what_falls_short_is_not(opened):
+def test_only_a_success_is_marked(opened):
     reached = "[...document.querySelectorAll('.accuracy')].map((one) => one.classList.contains('reached'))"
     assert opened.texts(".accuracy")[1:] == ["99.00 %", "98.95 %"]
     assert opened.evaluate(reached) == [False, True, False]
@@ -108,7 +108,7 @@ def test_it_plays_from_the_start_to_the_end_and_pauses(opened):
 
 
 @pytest.mark.parametrize("less_motion", [False, True])
-def test_who_wants_less_motion_gets_it_slowly(opened, less_motion):
+def test_it_plays_slowly_for_reduced_motion(opened, less_motion):
     opened.set_scheme("light", less_motion=less_motion)
     opened.evaluate("window.setInterval = (_, milliseconds) => { window.every = milliseconds; return 1; }")
     opened.evaluate("document.querySelector('.play').click()")
@@ -126,7 +126,7 @@ def test_another_data_set_has_its_own_points_and_regions(opened, source):
     assert regions(opened) == expected(source, LAST, 1)
 
 
-def test_paper_shows_the_end(opened, source):
+def test_print_shows_the_end_of_the_training(opened, source):
     opened.evaluate("document.querySelector('.slider').focus()")
     opened.press("Home")
     opened.evaluate("window.dispatchEvent(new Event('beforeprint'))")
@@ -135,7 +135,7 @@ def test_paper_shows_the_end(opened, source):
     assert regions(opened) == expected(source, 0)
 
 
-def test_the_tables_sort_and_tell_of_every_method(opened):
+def test_the_tables_sort_and_have_every_method(opened):
     assert set(column(opened, 0, 0)) == set(TITLES.values())
     head = "document.querySelectorAll('table')[0].tHead.rows[0].cells[1]"
     opened.evaluate(f"{head}.querySelector('button').focus()")
@@ -165,7 +165,7 @@ def test_the_page_fits_and_can_be_read(opened, width, scheme):
 
 
 def test_the_points_have_their_colours_in_the_panels(opened, tmp_path):
-    """Panels show copies of the points, whose style only a picture tells."""
+    """Panels show copies of the points; only a screenshot shows whether their style is applied."""
     opened.screenshot(tmp_path / "page.png")
     with Image.open(tmp_path / "page.png") as picture:
         found = {colour: count for count, colour in picture.convert("RGB").getcolors(10**7)}

@@ -1,4 +1,4 @@
-"""Outlines hold what is probable enough, and nothing else."""
+"""Outlines contain exactly the area in which the class is probable enough."""
 
 import re
 
@@ -20,7 +20,7 @@ def bumps(seed: int):
 
 
 def inside(path: str, points):
-    """By the even-odd rule, as the page fills them."""
+    """Whether points are inside, by the even-odd rule that the page uses."""
     found = np.zeros(len(points), bool)
     for x, y, rest in re.findall(r"M(-?\d+) (-?\d+)l([^z]*)z", path):
         steps = np.array(re.findall(r"-?\d+", rest), int).reshape(-1, 2)
@@ -30,7 +30,7 @@ def inside(path: str, points):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_outlines_hold_what_is_probable_enough(seed):
+def test_outlines_contain_what_is_probable_enough(seed):
     grids = np.stack([bumps(seed), bumps(seed + 10)])
     box = np.array([[0, 0], [WIDTH / 100, TALL / 100]], np.float32)
     points = place(lattice(box, GRID), box).astype(float)
@@ -38,14 +38,14 @@ def test_outlines_hold_what_is_probable_enough(seed):
         steepest = np.hypot(*np.gradient(grid)) * GRID / TALL  # how much the function changes in one unit
         for share, path in zip(PROBABILITIES, paths, strict=True):
             edge = np.log(share / (1 - share))
-            # Within two units of an edge a point may be on either side; those beyond the drawing are not seen.
+            # Within two units of an edge a point may be on either side; points outside the drawing are not visible.
             clear = (np.abs(grid - edge) > 2 * steepest + 0.02).ravel()
             clear &= ((points > 1) & (points < [WIDTH - 1, TALL - 1])).all(-1)
             assert clear.mean() > 0.7
             assert np.array_equal(inside(path, points)[clear], (grid > edge).ravel()[clear])
 
 
-def test_what_is_the_same_everywhere_is_all_or_nothing():
+def test_a_constant_probability_gives_all_or_nothing():
     everywhere, nowhere, even = outlines(np.stack([np.full((9, 9), 1e6), np.full((9, 9), -1e6), np.zeros((9, 9))]), 200)
     assert nowhere == [""] * 5
     middle = np.array([[200.0, 100.0]])
@@ -54,7 +54,7 @@ def test_what_is_the_same_everywhere_is_all_or_nothing():
     assert even[3:] == ["", ""]
 
 
-def test_numbers_that_are_none_are_drawn_as_undecided():
+def test_nan_is_drawn_as_undecided():
     grid = np.full((1, 9, 9), np.nan, np.float32)
     (paths,) = outlines(grid, 200)
     assert all(paths[:2])

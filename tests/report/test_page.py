@@ -1,4 +1,4 @@
-"""The whole report, as a person gets it: two files, and a page in a real browser."""
+"""The whole report as users get it: two files, and a page in a real browser."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from metapl.cli import main as cli
 from metapl.report import html
 
-from .some_runs import NASTY, line, make, settings
+from .synthetic_runs import NASTY, line, make, settings
 
 REPORTS = [
     line(step, loss=[2 - step / 100], teacher_labeled_accuracy=[step / 100], feedback=[0.1], baseline=[None])
@@ -35,14 +35,14 @@ def source(made) -> str:
     return (made / "report.html").read_text("utf-8")
 
 
-def test_nothing_in_the_page_is_anybody_else_s(source):
+def test_the_page_loads_nothing_from_elsewhere(source):
     assert not re.search(r"https?://|@import|url\(|<link|<iframe", source)
     assert source.count("<script") == 1
     assert "alert(1)" in source
     assert " style=" not in source
 
 
-def test_both_files_tell_of_every_run_as_what_it_is(made, source):
+def test_both_files_have_every_run_with_its_state(made, source):
     text = (made / "report.md").read_text("utf-8")
     for told in (source, text):
         assert "stopped, resumable" in told
@@ -62,7 +62,7 @@ def test_a_folder_that_is_not_empty_is_left_alone(made, capsys):
 
 
 @pytest.mark.parametrize(("args", "told"), [([], "needs runs"), (["nowhere"], "is not a folder")])
-def test_mistakes_are_told_and_leave_no_folder(tmp_path, monkeypatch, capsys, args, told):
+def test_mistakes_give_an_error_and_leave_no_folder(tmp_path, monkeypatch, capsys, args, told):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit):
         cli.main(["report", *args])
@@ -98,13 +98,13 @@ def test_tables_sort_by_keyboard_and_say_so(opened):
     assert opened.evaluate("document.querySelectorAll('[aria-sort]').length") == 1
 
 
-def test_a_link_opens_the_section_that_it_leads_to(opened):
+def test_a_link_opens_its_section(opened):
     opened.evaluate("document.querySelector('td a[href=\"#run-2\"]').click()")
     opened.wait_for("document.querySelector('#run-2').open")
     assert not opened.evaluate("document.querySelector('#run-3').open")
 
 
-def test_a_name_is_a_text_and_every_drawing_has_one(opened):
+def test_names_are_shown_as_text_and_every_drawing_has_one(opened):
     assert any("<script>alert(1)" in name for name in column(opened, 0, 0))
     assert opened.evaluate("document.scripts.length") == 1
     drawings = "[...document.querySelectorAll('figure > svg')]"
@@ -137,7 +137,7 @@ def test_the_page_fits_and_can_be_read(opened, width, scheme):
 
 
 def contrast(one: str, other: str) -> float:
-    """WCAG's, of two rgb(…) colours."""
+    """The contrast of two rgb(…) colours, by WCAG."""
     light = []
     for colour in (one, other):
         shares = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
@@ -146,14 +146,14 @@ def contrast(one: str, other: str) -> float:
     return (max(light) + 0.05) / (min(light) + 0.05)
 
 
-def test_paper_has_no_folds(opened):
+def test_print_opens_all_sections(opened):
     opened.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert opened.evaluate("document.querySelectorAll('details:not([open])').length") == 0
     opened.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert opened.evaluate("document.querySelectorAll('details[open]').length") == 0
 
 
-def test_the_policy_lets_nothing_else_in(opened):
+def test_the_policy_allows_nothing_else(opened):
     policy = opened.evaluate("document.querySelector('meta[http-equiv]').content")
     assert policy.startswith("default-src 'none'")
     assert "unsafe" not in policy

@@ -1,4 +1,4 @@
-"""Pictures through the run's own weights and data, and what is said where there are none."""
+"""Pictures with predictions of the run's own weights, and the notes if there are none."""
 
 import shutil
 
@@ -8,7 +8,7 @@ import pytest
 from metapl.evaluate import predictor as predictors
 from metapl.report import labels, pictures, read
 from metapl.report.blocks import Figure, Gallery, Text
-from metapl.report.pictures import Asked
+from metapl.report.pictures import PredictedProbabilities
 from metapl.weights import Example
 from tests import small_run
 from tests.tiny_run import make_run
@@ -19,12 +19,12 @@ def run(tmp_path_factory):
     return small_run.make(tmp_path_factory.mktemp("small"))
 
 
-def loaded(run) -> read.Loaded:
-    (found,) = read.find([run])
+def loaded(run) -> read.ReportedRun:
+    (found,) = read.read_runs([run])
     return found
 
 
-def test_the_run_is_asked_about_its_own_test_pictures(run):
+def test_the_run_predicts_its_own_test_pictures(run):
     figure, certain, uncertain, errors, said = pictures.pictures(loaded(run), [], 12)
     assert said == labels.NOTHING
     network = predictors.load(run)
@@ -40,20 +40,20 @@ def test_the_run_is_asked_about_its_own_test_pictures(run):
 
 def test_other_data_are_refused(run):
     found = loaded(run)
-    (said,) = pictures.pictures(read.Loaded(**vars(found) | {"split": {"checksum": "another"}}), [], 12)
+    (said,) = pictures.pictures(read.ReportedRun(**vars(found) | {"split": {"checksum": "another"}}), [], 12)
     assert isinstance(said, Text)
     assert "not those that the run began with" in said.text
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "told"),
+    ("file", "content", "message"),
     [
         ("split.json", "[", "split.json is missing or damaged"),
         ("split.json", '{"labeled": null, "test": 3}', "labeled had None pictures"),
-        ("weights.safetensors", None, "the weights are of other classes"),
+        ("weights.safetensors", None, "the weights have other classes"),
     ],
 )
-def test_what_is_damaged_is_told(run, tmp_path, file, content, told):
+def test_a_damaged_file_is_named(run, tmp_path, file, content, message):
     copy = shutil.copytree(run, tmp_path / "copy")
     if content is None:
         make_run(tmp_path / "other", small_run.SETTINGS, ("a", "b"), Example((8, 8, 3), "uint8"))
@@ -62,7 +62,7 @@ def test_what_is_damaged_is_told(run, tmp_path, file, content, told):
         (copy / file).write_text(content)
     (said,) = pictures.pictures(loaded(copy), [], 12)
     assert isinstance(said, Text)
-    assert told in said.text
+    assert message in said.text
 
 
 @pytest.mark.parametrize("began", ['{"folder": null, "data_folders": 3}', '{"data_folders": [null]}'])
@@ -72,7 +72,7 @@ def test_where_the_run_began_may_be_anything(run, tmp_path, began):
     assert isinstance(pictures.pictures(loaded(copy), [run.parent / "data"], 12)[0], Figure)
 
 
-def test_answers_that_are_no_numbers_are_told(run, monkeypatch):
+def test_predictions_that_are_not_finite_give_a_note(run, monkeypatch):
     monkeypatch.setattr(predictors.Predictor, "probabilities", lambda _, some: np.full((len(some), 4), np.nan))
     said = pictures.pictures(loaded(run), [], 12)[0]
     assert "not finite" in said.text
@@ -81,7 +81,7 @@ def test_answers_that_are_no_numbers_are_told(run, monkeypatch):
 def test_the_calibration_plot_has_the_numbers_of_its_bins():
     probabilities = np.array([[0.9, 0.1], [0.9, 0.1], [0.4, 0.6], [0.3, 0.7]], np.float32)
     labels = np.array([0, 1, 1, 1], np.int32)
-    figure = pictures.calibration(Asked(np.arange(4), probabilities, labels, 4, 0))
+    figure = pictures.calibration(PredictedProbabilities(np.arange(4), probabilities, labels, 4, 0))
     assert isinstance(figure, Figure)
     assert "Expected calibration error 37.50 %; mean certainty 77.50 %, accuracy 75.00 %" in figure.description
     assert figure.svg.count("<circle") == 3

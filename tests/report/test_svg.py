@@ -1,4 +1,4 @@
-"""Drawings: where points lie, what a thinned curve keeps, and that every drawing is well-formed."""
+"""Drawings: where points are, what a thinned curve keeps, and that every drawing is well-formed."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -9,7 +9,7 @@ import pytest
 from metapl.report import svg
 from metapl.report.svg import Bar, Line, Span
 
-from .some_runs import NASTY
+from .synthetic_runs import NASTY
 
 
 def parsed(figure):
@@ -65,7 +65,7 @@ def test_a_whisker_may_have_ends_of_its_own():
     assert re.match(rf"M{left:.1f} \d+H{right:.1f}M", whisker.get("d"))
 
 
-def test_spans_lie_beside_nothing():
+def test_spans_are_drawn_beside_zero():
     shown = [Span("a", "against b", 3.0, 1.0, 5.0), Span(NASTY, "against a", -3.0, -7.0, 1.0), Span("c", "alone", 2.0)]
     root = parsed(svg.spans("t", "d", shown))[0]
     zero = float(re.match(r"M([\d.]+) ", root.find("path[@class='axis']").get("d")).group(1))

@@ -1,4 +1,4 @@
-"""What a sweep tries: names are those of the flags, and no trial begins with a range that cannot be."""
+"""Search spaces: names are those of the flags, and invalid ranges are refused before the first trial."""
 
 import optuna
 import pytest
@@ -19,7 +19,7 @@ def test_the_default_space_follows_from_the_method():
     smoothing_and_uda = ["label_smoothing", "consistency.weight", "consistency.temperature"]
     assert names("digits_uda_small") == ["optimizer.learning_rate", "optimizer.weight_decay", *smoothing_and_uda]
     rates = ["teacher.learning_rate", "student.learning_rate", "teacher.weight_decay"]
-    assert names("digits_mpl_small") == [*rates, *smoothing_and_uda]  # and nothing of the finetuning stage
+    assert names("digits_mpl_small") == [*rates, *smoothing_and_uda]  # no setting of the finetuning stage
     assert names("digits_fixmatch_small")[-2:] == ["weight", "threshold"]
     assert names("cifar10_4k_mpl")[0] == "model.dropout"
     assert "teacher_dropout" in names("cifar10_4k_mpl")
@@ -51,7 +51,7 @@ def test_one_weight_decay_is_for_both_networks():
         (Parameter("choice", values=([8], [16, 16], "a", True)), lambda value: value in ([8], [16, 16], "a", True)),
     ],
 )
-def test_what_is_suggested_lies_in_the_range(parameter, within):
+def test_suggested_values_are_in_the_range(parameter, within):
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(0))
     values = [parameter.suggest(study.ask(), "x") for _ in range(20)]
     assert all(map(within, values))
@@ -87,7 +87,7 @@ def test_a_file_has_tables_for_presets_and_one_for_all(tmp_path):
         ("x = ", "cannot be read"),
         ("", "has no ranges"),
         ("[uda]", "has no ranges"),
-        ('[udaa]\nseed = {type = "int", low = 0, high = 9}', "'udaa' is none of this sweep's presets"),
+        ('[udaa]\nseed = {type = "int", low = 0, high = 9}', "'udaa' is not a preset of this sweep"),
         ("[uda]\nseed = 3", "seed takes a table with a type, got 3"),
         ('[uda]\nseed = {type = "whole"}', "type takes one of float, log, int, range, choice, got 'whole'"),
         ('[uda]\nseed = {type = "int", low = 1}', "int takes low, high, step, got type, low"),
@@ -101,7 +101,7 @@ def test_a_file_has_tables_for_presets_and_one_for_all(tmp_path):
         ('[uda]\nseed = {type = "choice", values = [1], also = "x"}', "also takes a list of names"),
     ],
 )
-def test_a_mistake_in_the_file_is_a_sentence(tmp_path, text, words):
+def test_a_mistake_in_the_file_is_named(tmp_path, text, words):
     with pytest.raises(ConfigError, match="--space") as error:
         read(tmp_path, text)
     assert words in str(error.value)
@@ -129,6 +129,6 @@ def test_a_setting_inside_another_one_is_refused():
         "model": Parameter("choice", values=({"hidden": [8]},)),
         "model.hidden": Parameter("choice", values=([8],)),
     }
-    with pytest.raises(ConfigError, match="lies inside another"):
+    with pytest.raises(ConfigError, match="is inside another"):
         spaces.apply(UDA, {"seed": 3, "seed.x": 3}, {"seed": Parameter("int", 0, 9), "seed.x": Parameter("int", 0, 9)})
     assert spaces.apply(UDA, {"model.hidden": [8]}, space).model.hidden == (8,)

@@ -1,4 +1,4 @@
-"""Exactly as many trials as were asked for, whoever works, and whoever dies."""
+"""Exactly the wanted number of trials, whichever workers work or die."""
 
 import os
 import signal
@@ -15,78 +15,78 @@ from optuna.trial import TrialState
 import metapl
 from metapl import config as configs
 from metapl.schema import ConfigError
-from metapl.sweep import run, store, work
-from metapl.sweep.plan import Budget, Method
+from metapl.sweep import coordinator, store, worker
+from metapl.sweep.settings import Budget, Method
 from metapl.sweep.space import Parameter
 
 METHOD = Method("uda", configs.load("digits_uda_small"), {"seed": Parameter("int", 0, 9)})
 
 
-def row(folder: Path, trials: int = 4, **budget) -> store.Row:
+def open_study(folder: Path, trials: int = 4, **budget) -> store.MethodStudy:
     storage = store.connect(f"sqlite:///{folder}/sweep.db")
-    return store.row(storage, "sweep", METHOD, Budget(trials=trials, **budget))
+    return store.open_study(storage, "sweep", METHOD, Budget(trials=trials, **budget))
 
 
-def complete(found: store.Row, trial: optuna.trial.FrozenTrial, value: float = 0.5) -> None:
-    found.storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, [value])
+def complete(study: store.MethodStudy, trial: optuna.trial.FrozenTrial, value: float = 0.5) -> None:
+    study.storage.set_trial_state_values(trial._trial_id, TrialState.COMPLETE, [value])
 
 
-def take(found: store.Row) -> optuna.trial.FrozenTrial | None:
-    taken = store.take([found])
+def take(study: store.MethodStudy) -> optuna.trial.FrozenTrial | None:
+    taken = store.take([study])
     return taken[1] if taken else None
 
 
-def states(found: store.Row) -> Counter[str]:
-    return Counter(trial.state.name for trial in found.study.get_trials())
+def states(study: store.MethodStudy) -> Counter[str]:
+    return Counter(trial.state.name for trial in study.optuna.get_trials())
 
 
 def test_slots_are_taken_in_order_and_once(tmp_path):
-    mine, theirs = row(tmp_path), row(tmp_path)
+    mine, theirs = open_study(tmp_path), open_study(tmp_path)
     store.fill(mine)
-    store.fill(theirs)  # finds all there
+    store.fill(theirs)  # all trials exist already
     taken = [take(one).user_attrs["slot"] for one in (mine, theirs, mine, theirs)]
     assert taken == [0, 1, 2, 3]
     assert take(mine) is None
 
 
 def test_a_trial_that_was_given_up_is_replaced_in_its_slot(tmp_path):
-    found = row(tmp_path)
-    store.fill(found)
-    first, second = take(found), take(found)
-    store.fail(found, first, "killed")
-    complete(found, second)
-    store.fill(found)
-    again = take(found)
+    study = open_study(tmp_path)
+    store.fill(study)
+    first, second = take(study), take(study)
+    store.fail(study, first, "killed")
+    complete(study, second)
+    store.fill(study)
+    again = take(study)
     assert again.user_attrs["slot"] == 0
     assert again.number == 4
-    store.fail(found, second, "too late")  # what is complete stays so
-    assert states(found) == {"FAIL": 1, "COMPLETE": 1, "RUNNING": 1, "WAITING": 2}
+    store.fail(study, second, "too late")  # a complete trial stays complete
+    assert states(study) == {"FAIL": 1, "COMPLETE": 1, "RUNNING": 1, "WAITING": 2}
 
 
 def test_two_that_fill_the_same_slot_do_not_complete_it_twice(tmp_path):
-    found = row(tmp_path, trials=1)
-    for _ in range(2):  # as if both had looked before either wrote
+    study = open_study(tmp_path, trials=1)
+    for _ in range(2):  # as if both had read before either wrote
         trial = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={"slot": 0})
-        found.storage.create_new_trial(found.study._study_id, trial)
-    complete(found, take(found))
-    assert take(found) is None
+        study.storage.create_new_trial(study.optuna._study_id, trial)
+    complete(study, take(study))
+    assert take(study) is None
 
 
-def test_more_trials_later_add_to_those_that_are_there_and_fewer_hide_some(tmp_path):
-    found = row(tmp_path, trials=2)
-    store.fill(found)
-    complete(found, take(found))
-    more = row(tmp_path, trials=5)
+def test_a_larger_number_later_adds_trials_and_a_smaller_one_hides_some(tmp_path):
+    study = open_study(tmp_path, trials=2)
+    store.fill(study)
+    complete(study, take(study))
+    more = open_study(tmp_path, trials=5)
     store.fill(more)
     assert len(store.owners(more)) == 5
-    assert len(store.owners(row(tmp_path, trials=1))) == 1
+    assert len(store.owners(open_study(tmp_path, trials=1))) == 1
 
 
 def test_many_threads_do_each_slot_once(tmp_path):
-    rows = [row(tmp_path, trials=12) for _ in range(4)]
+    rows = [open_study(tmp_path, trials=12) for _ in range(4)]
     done: list[int] = []
 
-    def worker(own: store.Row) -> None:
+    def worker(own: store.MethodStudy) -> None:
         store.fill(own)
         while trial := take(own):
             done.append(trial.user_attrs["slot"])
@@ -100,12 +100,12 @@ def test_many_threads_do_each_slot_once(tmp_path):
     assert sorted(done) == list(range(12))
 
 
-def test_methods_go_side_by_side(tmp_path):
+def test_methods_advance_together(tmp_path):
     storage = store.connect(f"sqlite:///{tmp_path}/sweep.db")
-    rows = [store.row(storage, "s", METHOD._replace(name=name), Budget(trials=2)) for name in ("a", "b")]
+    rows = [store.open_study(storage, "s", METHOD._replace(name=name), Budget(trials=2)) for name in ("a", "b")]
     for one in rows:
         store.fill(one)
-    order = [(found[0].method.name, found[1].user_attrs["slot"]) for _ in range(4) if (found := store.take(rows))]
+    order = [(study[0].method.name, study[1].user_attrs["slot"]) for _ in range(4) if (study := store.take(rows))]
     assert order == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     assert store.take(rows) is None
 
@@ -114,12 +114,12 @@ CHILD = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from test_store import row, store, take
+from test_store import open_study, store, take
 folder = Path(sys.argv[1])
-found = row(folder)
-store.fill(found)
+study = open_study(folder)
+store.fill(study)
 with store.presence(folder / "workers") as lock:
-    with store.heartbeat(found, take(found), lock):
+    with store.heartbeat(study, take(study), lock):
         print("at work", flush=True)
         time.sleep(60)
 """
@@ -131,51 +131,51 @@ def test_a_killed_worker_is_noticed_at_once_and_a_living_one_is_left_alone(tmp_p
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "at work\n"
-        found = row(tmp_path)
-        store.reap(found)
-        assert states(found)["RUNNING"] == 1
+        study = open_study(tmp_path)
+        store.reap(study)
+        assert states(study)["RUNNING"] == 1
         child.send_signal(signal.SIGKILL)
         child.wait()
-    store.reap(found)
-    assert states(found) == {"FAIL": 1, "WAITING": 3}
-    assert found.study.get_trials()[0].user_attrs["failure"] == "its worker was killed"
+    store.reap(study)
+    assert states(study) == {"FAIL": 1, "WAITING": 3}
+    assert study.optuna.get_trials()[0].user_attrs["failure"] == "its worker was killed"
 
 
-def test_a_trial_of_another_machine_is_not_given_up_while_its_heart_beats(tmp_path, monkeypatch):
-    found = row(tmp_path)
-    store.fill(found)
-    trial = take(found)
+def test_a_trial_of_another_machine_is_not_given_up_while_it_sends_heartbeats(tmp_path, monkeypatch):
+    study = open_study(tmp_path)
+    store.fill(study)
+    trial = take(study)
     monkeypatch.setattr(store, "host", lambda: "elsewhere")
-    with store.heartbeat(found, trial, tmp_path / "gone.lock"):
+    with store.heartbeat(study, trial, tmp_path / "gone.lock"):
         monkeypatch.undo()
-        store.reap(found)
-        assert states(found)["RUNNING"] == 1
+        store.reap(study)
+        assert states(study)["RUNNING"] == 1
 
 
-def test_a_worker_that_died_before_it_gave_its_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "ORPHAN_S", 0)
-    monkeypatch.setattr(run, "POLL_S", 0.01)
-    found = row(tmp_path)
-    store.fill(found)
-    take(found)
-    run._settle([found])
-    assert states(found) == {"FAIL": 1, "WAITING": 4}
+def test_a_worker_that_died_before_it_wrote_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(coordinator, "ORPHAN_S", 0)
+    monkeypatch.setattr(coordinator, "POLL_S", 0.01)
+    study = open_study(tmp_path)
+    store.fill(study)
+    take(study)
+    coordinator._give_up_orphans([study])
+    assert states(study) == {"FAIL": 1, "WAITING": 4}
 
 
 @pytest.mark.parametrize(
     ("method", "budget", "words"),
     [
-        (METHOD, {"seed": 1}, "began with another seed;"),
-        (METHOD._replace(space={"seed": Parameter("int", 0, 8)}), {}, "began with another space;"),
+        (METHOD, {"seed": 1}, "began with another seed,"),
+        (METHOD._replace(space={"seed": Parameter("int", 0, 8)}), {}, "began with another space,"),
         (METHOD._replace(config=configs.load("digits_uda_small").__class__()), {"prune": True}, "settings and prune"),
     ],
 )
-def test_trials_of_another_sweep_are_not_mixed_with(tmp_path, method, budget, words):
-    row(tmp_path)
-    row(tmp_path, trials=9)  # the number alone may change
+def test_trials_of_a_different_sweep_are_refused(tmp_path, method, budget, words):
+    open_study(tmp_path)
+    open_study(tmp_path, trials=9)  # the number of trials may change
     storage = store.connect(f"sqlite:///{tmp_path}/sweep.db")
     with pytest.raises(ConfigError, match=words):
-        store.row(storage, "sweep", method, Budget(trials=4, **budget))
+        store.open_study(storage, "sweep", method, Budget(trials=4, **budget))
 
 
 @pytest.mark.parametrize(
@@ -187,16 +187,16 @@ def test_trials_of_another_sweep_are_not_mixed_with(tmp_path, method, budget, wo
         ("postgresql://me:secret@127.0.0.1:1/db", "needs a driver|cannot be used"),
     ],
 )
-def test_a_database_that_cannot_be_had_is_a_sentence_without_the_password(url, words):
+def test_an_unusable_database_gives_an_error_without_the_password(url, words):
     with pytest.raises(ConfigError, match=words) as error:
         store.connect(url)
     assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("kind", ["random", "tpe"])
-def test_a_slots_settings_do_not_depend_on_who_draws_them(tmp_path, kind):
+def test_a_slots_settings_do_not_depend_on_the_worker(tmp_path, kind):
     def draw(slot: int) -> float:
-        study = optuna.create_study(sampler=work.sampler(Budget(sampler=kind), "uda", slot))
+        study = optuna.create_study(sampler=worker.sampler(Budget(sampler=kind), "uda", slot))
         return study.ask().suggest_float("x", 0, 1)
 
     assert draw(3) == draw(3) != draw(4)

@@ -1,4 +1,4 @@
-"""What a request may say of itself."""
+"""Which headers of a request are accepted."""
 
 from email.message import Message
 
@@ -32,7 +32,7 @@ def status(check, *args) -> int:
         ("127.0.0.1", "127.0.0.1", 200),
         ("LOCALHOST:9000", "127.0.0.1", 200),  # a tunnel has another port
         ("[::1]:8765", "::1", 200),
-        ("evil.example:8765", "127.0.0.1", 421),  # a name that its owner lets point here
+        ("evil.example:8765", "127.0.0.1", 421),  # a name whose owner makes it point here
         ("127.0.0.1.evil.example", "127.0.0.1", 421),
         ("localhost.evil.example", "127.0.0.1", 421),
         ("192.168.1.5:8765", "127.0.0.1", 421),
@@ -46,7 +46,7 @@ def status(check, *args) -> int:
         ("127.0.0.1:port", "127.0.0.1", 400),
     ],
 )
-def test_only_hosts_that_cannot_be_made_to_point_here(host, bound, expected):
+def test_only_the_servers_own_hosts_are_accepted(host, bound, expected):
     assert status(guard.check_host, headers(("Host", host)), bound) == expected
 
 
@@ -73,7 +73,7 @@ def test_one_host_must_be_named():
         ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, "POST", 403),
     ],
 )
-def test_pages_of_other_sites_are_kept_out(given, method, expected):
+def test_pages_of_other_sites_are_refused(given, method, expected):
     assert status(guard.check_origin, headers(("Host", "localhost:8765"), *given.items()), method) == expected
 
 
@@ -97,7 +97,7 @@ def test_pages_of_other_sites_are_kept_out(given, method, expected):
         ([("Transfer-Encoding", "chunked"), ("Content-Length", "5")], 411),
     ],
 )
-def test_a_body_has_one_honest_length(pairs, expected):
+def test_a_body_needs_one_valid_length(pairs, expected):
     assert status(guard.body_length, headers(*pairs), LIMIT) == expected
 
 
@@ -107,7 +107,7 @@ def test_a_body_has_one_honest_length(pairs, expected):
         ([("Content-Type", "image/jpeg")], 200),
         ([("Content-Type", "Image/PNG; q=1")], 200),
         ([("Content-Type", "application/octet-stream")], 200),
-        ([("Content-Type", "text/plain")], 415),  # these three a form of any site can send
+        ([("Content-Type", "text/plain")], 415),  # a plain form of any site can send these three types
         ([("Content-Type", "application/x-www-form-urlencoded")], 415),
         ([("Content-Type", "multipart/form-data; boundary=image/png")], 415),
         ([], 415),
@@ -115,12 +115,12 @@ def test_a_body_has_one_honest_length(pairs, expected):
         ([("Content-Type", "image/png"), ("Content-Encoding", "identity")], 200),
     ],
 )
-def test_only_pictures_are_taken(pairs, expected):
+def test_only_pictures_are_accepted(pairs, expected):
     assert status(guard.check_type, headers(*pairs)) == expected
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.5.5.5", "::1", "localhost"])
-def test_what_only_this_machine_can_reach(host):
+def test_loopback_addresses_are_recognised(host):
     assert guard.is_loopback(host)
     assert not guard.is_loopback("0.0.0.0")
     assert not guard.is_loopback("pictures.local")

@@ -1,4 +1,4 @@
-"""The server's side of the wire: whatever a client sends, it gets an answer, and the next one finds a server."""
+"""The server over real sockets: whatever a client sends, it gets a reply, and the server goes on."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ PICTURE = {"Content-Type": "image/png"}
 
 
 class Fake:
-    """A network that takes any bytes, and as long as the test wants."""
+    """A network that accepts any bytes, and takes as long as the test wants."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -67,13 +67,13 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    """One that a test may bring to its limits."""
+    """A server of its own, for tests that use up its limits."""
     with running(QUICK) as server:
         yield server
 
 
 def ask(server: Server, method: str, path: str, body: bytes | None = None, headers: dict | None = None):
-    """Status, headers and body."""
+    """Send a request; return status, headers and body."""
     with closing(http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)) as client:
         client.request(method, path, body, headers or {})
         reply = client.getresponse()
@@ -81,7 +81,7 @@ def ask(server: Server, method: str, path: str, body: bytes | None = None, heade
 
 
 def say(server: Server, *pieces: bytes, end: bool = False, pause: float = 0) -> bytes:
-    """All that comes back for raw bytes; `end` closes the way there."""
+    """Send raw bytes and return all that comes back; `end` closes the sending side."""
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as client:
         for piece in pieces:
             try:
@@ -108,7 +108,7 @@ HEAD = b"POST /api/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: image/pn
 
 
 @pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/icon.svg", "/healthz", "/api/model", "/?a=b"])
-def test_what_can_be_read(server, path):
+def test_pages_and_files_can_be_read(server, path):
     status, headers, body = ask(server, "GET", path)
     assert status == 200
     assert body
@@ -120,13 +120,13 @@ def test_what_can_be_read(server, path):
     assert not any(name.lower().startswith("access-control") for name in headers)
 
 
-def test_a_head_is_all_head(server):
+def test_a_head_request_gets_no_body(server):
     received = say(server, b"HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b"Content-Length: 0" not in received
     assert received.endswith(b"\r\n\r\n")
 
 
-def test_the_page_has_nothing_from_elsewhere_and_no_code_in_its_text():
+def test_the_page_loads_nothing_from_elsewhere_and_has_no_inline_code():
     page = Path(metapl.__file__).parent / "web" / "serve" / "page"
     texts = {file.name: file.read_text("utf-8") for file in page.iterdir()}
     assert not any("//" in line.partition("http://www.w3.org/2000/svg")[2] for line in texts["icon.svg"].splitlines())
@@ -136,14 +136,14 @@ def test_the_page_has_nothing_from_elsewhere_and_no_code_in_its_text():
         assert word not in texts["page.js"] + texts["page.html"], word
 
 
-def test_a_picture_is_answered(server):
+def test_a_picture_gets_a_prediction(server):
     status, headers, body = ask(server, "POST", "/api/predict", b"picture", PICTURE)
     assert (status, headers["Content-Type"]) == (200, "application/json; charset=utf-8")
-    assert json.loads(body) == {"length": 7, "name": "<script>? ñ"}  # what is no text cannot be sent
+    assert json.loads(body) == {"length": 7, "name": "<script>? ñ"}  # characters that are not valid text are replaced
     assert json.loads(ask(server, "GET", "/api/model")[2]) == {"classes": ["a", "b"], "max_bytes": 1000}
 
 
-def test_a_client_that_asks_first_is_told_to_go_on_or_that_it_is_too_much(server):
+def test_a_client_that_expects_continue_gets_it_or_a_refusal(server):
     expecting = HEAD + b"Expect: 100-continue\r\nContent-Length: "
     received = say(server, expecting + b"3\r\n\r\n", b"abc", pause=0.1)
     assert received.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
@@ -155,7 +155,13 @@ def test_a_client_that_asks_first_is_told_to_go_on_or_that_it_is_too_much(server
     [
         ("POST", "/api/predict", b"bad", PICTURE, 422),
         ("POST", "/api/predict", b"x" * 1001, PICTURE, 413),
-        ("POST", "/api/predict", b"x" * 3_000_000, PICTURE, 413),  # more than a socket holds: it is still being sent
+        (
+            "POST",
+            "/api/predict",
+            b"x" * 3_000_000,
+            PICTURE,
+            413,
+        ),  # more than a socket buffers: the client is still sending
         ("POST", "/api/predict", b"", PICTURE, 400),
         ("POST", "/api/predict", b"x", {"Content-Type": "text/plain"}, 415),
         ("POST", "/api/predict", b"x", PICTURE | {"Origin": "http://evil.example"}, 403),
@@ -180,19 +186,19 @@ def test_a_client_that_asks_first_is_told_to_go_on_or_that_it_is_too_much(server
         ("GET", "/" + "x" * 70_000, None, {}, 414),
     ],
 )
-def test_what_cannot_be_answered_gets_a_sentence(server, method, path, body, headers, expected):
+def test_a_bad_request_gets_a_status_and_a_sentence(server, method, path, body, headers, expected):
     status, _, text = ask(server, method, path, body, headers)
     assert status == expected
     assert json.loads(text)["error"]
     assert is_well(server)
 
 
-def test_what_is_allowed_is_named(server):
+def test_the_allowed_methods_are_named(server):
     assert ask(server, "PUT", "/api/predict", b"")[1]["Allow"] == "POST"
     assert ask(server, "POST", "/", b"")[1]["Allow"] == "GET, HEAD"
 
 
-def test_examples_are_had_by_number_alone(server):
+def test_examples_are_found_by_number_only(server):
     status, headers, body = ask(server, "GET", "/api/examples/1.png")
     assert (status, headers["Content-Type"], body) == (200, "image/png", b"png")
 
@@ -200,17 +206,17 @@ def test_examples_are_had_by_number_alone(server):
 @pytest.mark.parametrize(
     ("sent", "end", "expected"),
     [
-        (HEAD + b"Content-Length: 9\r\n\r\nshort", True, b"HTTP/1.1 400 "),  # and gone
-        (HEAD + b"Content-Length: 9\r\n\r\nshort", False, b"HTTP/1.1 408 "),  # and waiting
+        (HEAD + b"Content-Length: 9\r\n\r\nshort", True, b"HTTP/1.1 400 "),  # the client is gone
+        (HEAD + b"Content-Length: 9\r\n\r\nshort", False, b"HTTP/1.1 408 "),  # the client waits
         (HEAD + b"Content-Length: 3\r\n\r\nlonger than it said", False, b"HTTP/1.1 200 "),
         (HEAD + b"Content-Length: nine\r\n\r\n", False, b"HTTP/1.1 400 "),
         (HEAD + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n", False, b"HTTP/1.1 413 "),
         (HEAD + b"\r\n", False, b"HTTP/1.1 411 "),
         (HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n", False, b"HTTP/1.1 411 "),
-        (b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", False, b"HTTP/1.1 404 "),  # as to a proxy
+        (b"GET http://localhost/ HTTP/1.1\r\nHost: localhost\r\n\r\n", False, b"HTTP/1.1 404 "),  # as for a proxy
         (b"GET / HTTP/1.1\r\n\r\n", False, b"HTTP/1.1 400 "),  # no Host
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", False, b"HTTP/1.1 400 "),
-        (b"GET /\r\n\r\n", True, b"HTTP/1.1 400 "),  # before HTTP had headers
+        (b"GET /\r\n\r\n", True, b"HTTP/1.1 400 "),  # HTTP/0.9, without headers
         (b"GET / HTTP/9.9\r\n\r\n", False, b"HTTP/1.1 505 "),
         (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", False, b"HTTP/1.1 431 "),
         (b"GET / HTTP/1.1\r\nA: " + b"b" * 70_000 + b"\r\n\r\n", False, b"HTTP/1.1 431 "),
@@ -221,14 +227,14 @@ def test_examples_are_had_by_number_alone(server):
         (b"GET / HT", True, b""),
     ],
 )
-def test_what_is_hardly_http_ends_well(server, sent, end, expected, capfd):
+def test_malformed_http_is_refused(server, sent, end, expected, capfd):
     assert say(server, sent, end=end).startswith(expected)
     assert is_well(server)
     assert capfd.readouterr().err == ""
 
 
-def test_a_slow_client_has_so_much_time_in_all(server):
-    """A byte now and then keeps a timeout for each byte waiting for ever."""
+def test_a_slow_client_has_one_deadline(server):
+    """With a timeout for each byte, a client that sends a byte now and then would never end."""
     for start in (b"GET / HTTP/1.1\r\nHost: ", HEAD + b"Content-Length: 100\r\n\r\n"):
         began = time.monotonic()
         say(server, start, *[b"x"] * 40, pause=0.1)
@@ -242,7 +248,7 @@ def test_a_slow_client_has_so_much_time_in_all(server):
 def test_a_client_that_does_not_read_or_goes_away_is_forgotten(server, capfd):
     for _ in range(3):
         client = socket.create_connection(("127.0.0.1", server.server_port))
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset, not a goodbye
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # close with a reset
         client.sendall(b"GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n")
         client.close()
     time.sleep(0.2)
@@ -250,7 +256,7 @@ def test_a_client_that_does_not_read_or_goes_away_is_forgotten(server, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_bug_is_a_500_and_one_line_for_the_owner(server, capfd):
+def test_a_bug_gives_a_500_and_one_line_in_the_terminal(server, capfd):
     status, _, body = ask(server, "POST", "/api/predict", b"bug", PICTURE)
     assert status == 500
     assert b"bug" not in body
@@ -258,7 +264,7 @@ def test_a_bug_is_a_500_and_one_line_for_the_owner(server, capfd):
     assert is_well(server)
 
 
-def test_too_many_pictures_at_once_are_told_to_come_back(own_server):
+def test_too_many_pictures_at_once_get_503(own_server):
     own_server.service.go_on.clear()
     found: list[int] = []
     threads = [
@@ -279,25 +285,25 @@ def test_too_many_pictures_at_once_are_told_to_come_back(own_server):
     assert ask(own_server, "POST", "/api/predict", b"x", PICTURE)[0] == 200
 
 
-def test_too_many_connections_at_once_are_turned_away_and_forgotten(own_server):
+def test_too_many_connections_at_once_are_refused(own_server):
     idle = [socket.create_connection(("127.0.0.1", own_server.server_port)) for _ in range(QUICK.connections)]
     time.sleep(0.1)
     assert ask(own_server, "GET", "/")[0] == 503
-    wait_until(lambda: ask(own_server, "GET", "/")[0] == 200)  # their time is over
+    wait_until(lambda: ask(own_server, "GET", "/")[0] == 200)  # their deadline has passed
     for client in idle:
         client.close()
 
 
-def test_a_port_that_is_taken_is_named(server):
-    with pytest.raises(ConfigError, match=rf"port {server.server_port} cannot be had: Address already in use"):
+def test_a_port_in_use_is_named(server):
+    with pytest.raises(ConfigError, match=rf"port {server.server_port} cannot be used: Address already in use"):
         Server("127.0.0.1", server.server_port, QUICK)
-    with pytest.raises(ConfigError, match="cannot be had"):
-        Server("192.0.2.1", 0, QUICK)  # an address for documents: nobody's
-    with pytest.raises(ConfigError, match="cannot be had"):
+    with pytest.raises(ConfigError, match="cannot be used"):
+        Server("192.0.2.1", 0, QUICK)  # an address reserved for documentation
+    with pytest.raises(ConfigError, match="cannot be used"):
         Server("not a name", 0, QUICK)
 
 
-def test_stopping_waits_for_what_is_being_answered():
+def test_stopping_waits_for_open_requests():
     server = Server("127.0.0.1", 0, QUICK)
     server.start(Fake())
     server.service.go_on.clear()
@@ -320,7 +326,7 @@ def test_a_signal_ends_the_wait(number):
         assert signal.getsignal(number) != before
         threading.Timer(0.1, os.kill, (os.getpid(), number)).start()
         assert wait() == number.name
-        assert signal.getsignal(number) == before  # the second one is not kept waiting
+        assert signal.getsignal(number) == before  # a second signal acts at once
 
 
 PROGRAM = """
@@ -336,13 +342,13 @@ assert "jax" not in sys.modules
 """
 
 
-def test_a_process_that_serves_ends_when_it_is_told_to():
+def test_a_serving_process_ends_on_a_signal():
     environment = os.environ | {"PYTHONPATH": str(Path(metapl.__file__).parents[1])}
     command = [sys.executable, "-c", PROGRAM]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         address = process.stdout.readline().strip()
         host, port = address.removeprefix("http://").removesuffix("/").split(":")
-        with socket.create_connection((host, int(port))):  # one that says nothing does not keep it
+        with socket.create_connection((host, int(port))):  # a silent client does not keep it alive
             process.send_signal(signal.SIGTERM)
             assert process.stdout.read() == "SIGTERM\n"
             assert process.wait(20) == 0

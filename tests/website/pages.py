@@ -1,4 +1,4 @@
-"""The words of README and docs: their blocks of code, and the commands in them."""
+"""Blocks of code and commands in README and docs."""
 
 import re
 import shlex
@@ -20,18 +20,18 @@ _PLACEHOLDERS = {
 
 
 class Command(NamedTuple):
-    """`metapl` and what follows it, somewhere in a page."""
+    """A `metapl` command in a page."""
 
     page: str
     words: list[str]
-    whole: bool  # a line of a block, which can be given as it stands; else only words in a sentence
+    whole: bool  # a line of a block, which can be run as it is; otherwise words in a sentence
 
     def __str__(self) -> str:
         return f"{self.page}: metapl {' '.join(self.words)}"
 
 
 def blocks(text: str) -> list[str]:
-    """What is indented by four or stands between fences, without the margin; no lists."""
+    """Blocks that are indented by four or fenced, without the margin; no lists."""
     fenced = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
     indented = re.findall(r"(?:(?<=\n\n)|^)((?:    .*\n|\n(?=    ))+)", text)
@@ -53,12 +53,12 @@ def commands() -> list[Command]:
 
 
 def words(line: str) -> list[str]:
-    """As a shell takes them apart: no comment, nothing after a pipe."""
+    """Words as a shell splits them, without comments and without what follows a pipe."""
     for pattern, value in _PLACEHOLDERS.items():
         line = re.sub(pattern, value, line)
     try:
         parts = shlex.split(line, comments=True)
-    except ValueError:  # the end of a quotation that began before the command
+    except ValueError:  # the end of a quote that began before the command
         parts = shlex.split(re.sub(r"""["'\]]+\s*$""", "", line), comments=True)
     parts = [part.rstrip(";") if part.endswith(";") else part for part in parts]
     end = next((i for i, part in enumerate(parts) if part in _ENDS), len(parts))

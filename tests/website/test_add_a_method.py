@@ -1,4 +1,4 @@
-"""The method that docs/add_a_method.md adds, as a reader would: the table, one step by hand, the contract."""
+"""The method that docs/add_a_method.md adds: the table, one step computed by hand, the contract."""
 
 import entropy
 import jax

@@ -1,4 +1,4 @@
-"""Every command that README or docs show can be given: its verb is there, and its flags are read. Nothing is run."""
+"""Every command in README and docs is valid: its verb exists, and its flags can be read. Nothing is run."""
 
 import re
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from metapl.cli import main as cli
 from .pages import Command, commands
 
 NO_VERB = ("--help", "--version", "VERB")
-SETTINGS = 'preset = "digits_mpl_small"\n'  # what my.toml and its like hold here
+SETTINGS = 'preset = "digits_mpl_small"\n'  # the content of my.toml and similar files in these tests
 
 
-class Read(Exception):  # noqa: N818 - the flags were read, which is all that is wanted
+class Read(Exception):  # noqa: N818 - not an error: the flags were read, and no more is needed
     pass
 
 
 @pytest.fixture
 def give(monkeypatch, tmp_path, capsys):
-    """Give a command as far as its flags; the sentence that it is refused with, if it is."""
+    """Read a command's flags; return the error if it is refused."""
     own = tyro.cli
 
     def read(*args, **settings):
@@ -50,14 +50,14 @@ def give(monkeypatch, tmp_path, capsys):
 FOUND = commands()
 
 
-def test_there_are_commands_to_look_at():
+def test_the_pages_have_commands():
     verbs = {command.words[0] for command in FOUND if command.whole}
     assert set(cli.VERBS) <= verbs, "a verb without an example"
     assert len(FOUND) > 80
 
 
 @pytest.mark.parametrize("page", sorted({command.page for command in FOUND}))
-def test_what_a_page_says_can_be_given(page, give):
+def test_the_commands_of_a_page_are_valid(page, give):
     wrong = []
     for command in FOUND:
         if command.page == page and command.words[0] not in NO_VERB:
@@ -67,7 +67,7 @@ def test_what_a_page_says_can_be_given(page, give):
 
 
 def _mentioned(command: Command, give: Callable[[list[str]], str]) -> str:
-    """Words in a sentence: a verb that there is; and where there are flags, those are read, too."""
+    """Words in a sentence: the verb must exist, and flags, if there are any, must be valid."""
     verb, *rest = command.words
     if verb not in cli.VERBS or (verb == "data" and rest and rest[0] not in cli.data_verbs()):
         return "there is no such verb"
@@ -83,5 +83,5 @@ def _mentioned(command: Command, give: Callable[[list[str]], str]) -> str:
         (["data", "check", "digits", "--near", "x"], "--near takes a whole number"),
     ],
 )
-def test_a_wrong_one_is_found(line, said, give):
+def test_a_wrong_command_is_found(line, said, give):
     assert said in re.sub(r"\s+", " ", give(line))

@@ -1,4 +1,4 @@
-"""Formulas become HTML: what is below is below, letters lean, words stand, and nothing is left of the marks."""
+"""Formulas become HTML: subscripts, superscripts, italic letters, upright words."""
 
 import formulas
 import pytest

@@ -1,4 +1,4 @@
-"""Numbers that README and the proof repeat are those of the pages that they come from."""
+"""Numbers that README and the proof repeat are equal to those of the pages that they come from."""
 
 import re
 
@@ -8,7 +8,7 @@ from .pages import ROOT
 
 DOCS = ROOT / "docs"
 
-# README's name of a row -> that of docs/two_moons.md and of docs/results.md
+# README's name of a row -> its name in docs/two_moons.md and in docs/results.md
 ROWS = {
     "Supervised": ("Supervised", "Supervised"),
     "Supervised, label smoothing": (None, "Supervised, label smoothing"),
@@ -54,7 +54,7 @@ def test_the_readmes_table_is_the_docs():
 
 @pytest.mark.parametrize("page", ["README.md", "docs/proof.md"])
 def test_intervals_are_those_of_the_docs(page):
-    """Each `+1.0 [+0.3, +1.7]` is in results.md or two_moons.md, to the digits that it shows."""
+    """Each `+1.0 [+0.3, +1.7]` is in results.md or two_moons.md, rounded to the same digits."""
     known = [tuple(map(number, found)) for name in ("results.md", "two_moons.md") for found in intervals(DOCS / name)]
     told = intervals(ROOT / page)
     assert len(told) >= 3

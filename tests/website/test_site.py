@@ -1,4 +1,4 @@
-"""The site as it is built: strictly, from the code, and with nothing from elsewhere."""
+"""The built site: strict, made from the code, and with nothing from elsewhere."""
 
 import functools
 import html
@@ -16,7 +16,7 @@ from metapl.cli import main as cli
 from .pages import ROOT
 
 properdocs = pytest.importorskip("properdocs")
-import cli_pages  # noqa: E402 - website/ is of use where the docs can be built
+import cli_pages  # noqa: E402 - website/ can be imported only where the docs can be built
 import hooks  # noqa: E402
 import quotes  # noqa: E402
 
@@ -25,7 +25,7 @@ ELSEWHERE = r"""["']?(?:https?:)?//"""
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """The one that .ci/run has just built, or one of our own."""
+    """The site that .ci/run has just built, or one built here."""
     if built := os.environ.get("METAPL_SITE"):
         return Path(built)
     from properdocs.commands.build import build
@@ -42,7 +42,7 @@ def pages(site) -> dict[str, str]:
 
 
 def test_nothing_comes_from_elsewhere(site, pages):
-    """Links may lead to other sites; pictures, styles, scripts and fonts may not come from them."""
+    """Links may lead to other sites; pictures, styles, scripts and fonts must be the site's own."""
     for name, text in pages.items():
         fetched = re.findall(
             rf"<(?:script|img|link|iframe|source|object|video|audio)\b[^>]*?(?:src|href|data)={ELSEWHERE}", text
@@ -56,10 +56,10 @@ def test_nothing_comes_from_elsewhere(site, pages):
 
 
 def test_every_link_leads_somewhere(site, pages):
-    """What Markdown does not know of, too: links in tables that are written from the code."""
+    """Also links that Markdown does not know: those in tables that are made from the code."""
     targets = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in pages.items()}
     for name, text in pages.items():
-        if name == "404.html":  # it is shown anywhere, so its links begin at the root of a server
+        if name == "404.html":  # it is shown at any address, so its links begin at the root of the server
             continue
         for link in re.findall(r'<a\b[^>]*?\bhref="([^"]+)"', text):
             if link.startswith(("http", "mailto:")) or link in ("#", "/", "."):
@@ -70,7 +70,7 @@ def test_every_link_leads_somewhere(site, pages):
 
 
 def test_every_equation_has_its_line(pages):
-    """What a page shows as a line of a file is that line, read here by other means."""
+    """A line of a file that a page shows is that line, read here in another way."""
     text = pages["equations.html"]
     for equation in [*(f"Equation {n}" for n in (1, 2, 3, 4, 5, 6, 7, 8, 12)), "Equations 9 and 10", "Equation 11"]:
         assert f"<strong>{equation}</strong>" in text, equation
@@ -116,18 +116,18 @@ def test_pythons_reference_has_what_people_import(pages):
         ("{{ kwote: README.md }}", "kwote"),
     ],
 )
-def test_what_is_not_there_ends_the_build(named, said):
+def test_a_directive_for_something_missing_ends_the_build(named, said):
     from properdocs.exceptions import PluginError
 
     class Page:
-        class file:  # noqa: N801 - as the caller has it
+        class file:  # noqa: N801 - the name that the caller uses
             src_uri = "page.md"
 
     with pytest.raises(PluginError, match=re.escape(said)):
         hooks.on_page_markdown(named, Page())
 
 
-def test_a_quote_is_of_the_definition_that_is_meant():
+def test_a_quote_is_of_the_right_definition():
     found = quotes.quote("src/metapl/algorithms/feedback.py", "Feedback")
     assert found.text.startswith("@dataclass(frozen=True)\nclass Feedback:")
     statement = quotes.quote("src/metapl/algorithms/mpl.py", "build.step", "new_student, update")
@@ -140,7 +140,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_pages_fit_and_ask_nobody_else(site, page, width):
+def test_pages_fit_and_load_nothing_from_elsewhere(site, page, width):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

@@ -1,4 +1,4 @@
-"""Code in README and docs is run, or quoted from a file that is: none of it is typed and forgotten."""
+"""Code in README and docs is run, or quoted from a file that is run."""
 
 import ast
 import doctest
@@ -16,12 +16,12 @@ from metapl.schema import ConfigError
 from .pages import PAGES, ROOT, blocks
 
 CODE = [(page, block) for page in PAGES for block in blocks(page.read_text("utf-8"))]
-EXPLAINED = "src/metapl/algorithms/entropy.py"  # where docs/add_a_method.md says that its example would stand
+EXPLAINED = "src/metapl/algorithms/entropy.py"  # where docs/add_a_method.md says that its example would be
 KEYS = {"preset", "stages", "data", "model", "augmentation", "init_from", "seed"}
 
 
 def is_python(block: str) -> bool:
-    """Does it parse, and do something that only a program does?"""
+    """Whether a block is a Python program, and not text that happens to parse."""
     try:
         body = ast.parse(block).body
     except SyntaxError:
@@ -29,15 +29,15 @@ def is_python(block: str) -> bool:
     return any(isinstance(part, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef) for part in body)
 
 
-def test_what_is_python_is_run_or_quoted():
-    """The only program that stands in a page is README's, and the next test runs it."""
+def test_python_blocks_are_run_or_quoted():
+    """The only program written in a page is README's, and a test below runs it."""
     assert [page.name for page, block in CODE if is_python(block)] == ["README.md"]
 
 
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if ">>> " in page.read_text("utf-8")], ids=lambda page: page.name
 )
-def test_what_has_a_prompt_says_what_it_shows(page):
+def test_doctests_show_the_right_output(page):
     results = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert results.attempted
     assert not results.failed
@@ -63,14 +63,14 @@ def test_the_programs_run(tmp_path, monkeypatch):
 
 
 def test_settings_can_be_read():
-    """Blocks of TOML whose keys are those of a run."""
+    """Blocks of TOML with the keys of a run's settings."""
     read = []
     for page, block in CODE:
         try:
             keys = set(tomllib.loads(block))
         except tomllib.TOMLDecodeError:
             continue
-        if keys and keys <= KEYS and page.name != "add_a_method.md":  # whose method is not in the table
+        if keys and keys <= KEYS and page.name != "add_a_method.md":  # its method is not in the table of methods
             try:
                 configs.parse(block, page.name)
             except ConfigError as error:
@@ -79,7 +79,7 @@ def test_settings_can_be_read():
     assert {"index.md", "models.md", "methods.md"} <= set(read)
 
 
-def test_files_that_pages_name_are_there():
+def test_files_that_pages_name_exist():
     """`src/…`, `tests/…`, `examples/…`, `benchmarks/…` in a sentence."""
     for page in PAGES:
         for name in re.findall(r"\b(?:src|tests|examples|benchmarks)/[\w/]+\.py", page.read_text("utf-8")):

@@ -1,1 +1,1 @@
-"""`metapl bench`: how fast a method trains a network, and how fast the network answers, on this machine."""
+"""`metapl bench`: how fast a method trains a network, and how fast the network predicts, on this machine."""

@@ -1,8 +1,8 @@
-"""How many multiplications and additions a computation is: those of its matrix products and convolutions.
+"""Count the multiplications and additions of a computation's matrix products and convolutions.
 
-Counted in the jaxpr, before any compiler has rewritten it. XLA's own cost analysis leaves out what a convolution does
-to padding (1.18 instead of 1.29 GFLOP for a WRN-28-2 training step, per image) and adds element-wise work; published
-figures do neither, and only matrix work may be held against the peak of a matrix product.
+They are counted in the jaxpr, before a compiler rewrites it. XLA's own cost analysis leaves out a convolution's work on
+padding (1.18 instead of 1.29 GFLOP for a WRN-28-2 training step, per image) and adds element-wise work. Published
+figures do neither, and only matrix work can be compared with the peak of a matrix product.
 What is computed twice (remat) counts twice.
 """
 
@@ -18,7 +18,7 @@ from jax.interpreters import partial_eval
 def count(function: Callable[..., Any], *args: Any) -> int:
     """FLOPs of one call; the arguments may be arrays or their shapes."""
     jaxpr = jax.make_jaxpr(function)(*args).jaxpr
-    # Without what nothing needs, which no compiler computes: a product whose gradient alone is asked for.
+    # Without unused results, which no compiler computes: for instance a product of which only the gradient is needed.
     return _count(partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0])
 
 
@@ -36,12 +36,12 @@ def _count_equation(equation: core.JaxprEqn) -> int:
             return max(_count(branch) for branch in _inner(equation))
         case "scan":
             return equation.params["length"] * sum(map(_count, _inner(equation)))
-        case _:  # the body of a while loop counts once: nobody knows how often it will run
+        case _:  # the body of a while loop counts once: how often it will run is unknown
             return sum(map(_count, _inner(equation)))
 
 
 def _inner(equation: core.JaxprEqn) -> Iterator[core.Jaxpr]:
-    """The jaxprs that an equation calls, whatever it calls them: a jit, a remat, a custom gradient."""
+    """The jaxprs that an equation calls: of a jit, a remat, a custom gradient, …"""
     for value in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
         if _is_jaxpr(value):
             yield value.jaxpr if isinstance(value, core.ClosedJaxpr) else value
@@ -59,14 +59,14 @@ def _dot(equation: core.JaxprEqn) -> int:
 
 
 def _convolution(equation: core.JaxprEqn) -> int:
-    """2 · [N, out channels] · in channels of a group · the pairs of positions that meet, along each axis.
+    """2 · [N, out channels] · in channels of a group · pairs of output position and kernel tap, along each axis.
 
-    The gradients of a convolution are convolutions, too; both count as much as the convolution itself.
+    The gradients of a convolution are convolutions, too; each counts as much as the convolution itself.
     """
     params, dims = equation.params, equation.params["dimension_numbers"]
     kernel, out = _shape(equation.invars[1]), _shape(equation.outvars[0])
     pairs = [
-        _meeting(out[o], kernel[k], stride, pad, lhs_dilation, rhs_dilation)
+        _position_tap_pairs(out[o], kernel[k], stride, pad, lhs_dilation, rhs_dilation)
         for o, k, stride, (pad, _), lhs_dilation, rhs_dilation in zip(
             dims.out_spec[2:],
             dims.rhs_spec[2:],
@@ -85,8 +85,8 @@ def _shape(variable: Any) -> tuple[int, ...]:
     return variable.aval.shape
 
 
-def _meeting(out: int, kernel: int, stride: int, pad: int, lhs_dilation: int, rhs_dilation: int) -> int:
-    """Pairs of (output position, kernel tap) along one axis that read a value and not a hole between two.
+def _position_tap_pairs(out: int, kernel: int, stride: int, pad: int, lhs_dilation: int, rhs_dilation: int) -> int:
+    """Pairs of (output position, kernel tap) along one axis that read a value, not a gap that dilation inserts.
 
     A tap that reads padding counts, as in every published figure.
     """

@@ -1,4 +1,4 @@
-"""What the machine can do at best: the fastest square matrix product, in float32."""
+"""The machine's peak speed: the fastest square matrix product in float32."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,12 +10,12 @@ import numpy as np
 from metapl.bench.timing import measure
 from metapl.system import runtime
 
-SIZES = (1024, 2048)  # 512 and 4096 were never the fastest on the machines that we have seen
+SIZES = (1024, 2048)  # 512 and 4096 were never the fastest on the machines that we have measured
 REPEATS = 5
 
 
 def matmul_gflops() -> dict[str, float]:
-    """The best GFLOP/s of each library that multiplies here: XLA, and on a CPU numpy's BLAS beside it."""
+    """The best GFLOP/s of XLA's product and, on a CPU, of numpy's BLAS."""
     return {library: max(rates) for library, rates in _rates().items()}
 
 

@@ -1,4 +1,4 @@
-"""The programs that are measured: a method's own step and the network's answer, as training and evaluation run them."""
+"""The programs that are measured: a method's step and the network's prediction, as training and evaluation run them."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -10,14 +10,14 @@ from metapl import algorithms, models
 from metapl.bench.settings import Bench
 from metapl.types import Array, PyTree, Views, Weights
 
-STAGE_STEPS = 10**6  # longer than any warm-up: schedules need an end, which no measurement reaches
+STAGE_STEPS = 10**6  # longer than any warm-up; schedules need an end, and no measurement reaches it
 
 
 class Case(NamedTuple):
-    """All that a batch size needs; nothing is compiled yet."""
+    """The functions and inputs for one batch size; nothing is compiled yet."""
 
     init: Any  # jitted: (key, views) -> state
-    step: Any  # jitted: (state, views, key) -> (state, metrics); the state is given away, as in training
+    step: Any  # jitted: (state, views, key) -> (state, metrics); the state is donated, as in training
     infer: Any  # jitted: (weights, inputs) -> logits, in evaluation mode
     predictor: Callable[[PyTree], Weights]
     views: Views
@@ -25,7 +25,7 @@ class Case(NamedTuple):
 
 
 def build(bench: Bench, labeled_batch: int) -> Case:
-    """Make random pictures and the functions that work on them."""
+    """Make random pictures and the functions that use them."""
     network = models.build(bench.model, bench.classes)
     algorithm = algorithms.build(bench.method, network, STAGE_STEPS)
 
@@ -43,7 +43,7 @@ def build(bench: Bench, labeled_batch: int) -> Case:
 
 
 def random_views(bench: Bench, labeled_batch: int, key: Array) -> Views:
-    """Normal noise in the shape of pictures, and labels that all classes share."""
+    """Normal noise in the shape of pictures, with labels that use all classes equally."""
 
     def pictures(key: Array, number: int) -> Array:
         return jax.random.normal(key, (number, bench.size, bench.size, bench.channels))
@@ -56,7 +56,7 @@ def random_views(bench: Bench, labeled_batch: int, key: Array) -> Views:
 
 
 def pictures_in_a_step(compiled: Any, views: Views) -> int:
-    """Labelled pictures, and the unlabelled ones if the step looks at any view of them; the compiler drops the rest."""
+    """Number of pictures in a step: labelled ones, and unlabelled ones if the step uses any view of them."""
     placed = compiled.input_shardings[0][1]
     unlabeled = placed.weak is not None or placed.strong is not None
     return len(views.labeled) + (len(views.weak) if unlabeled else 0)

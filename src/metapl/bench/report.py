@@ -1,4 +1,4 @@
-"""What was measured, as tables."""
+"""The measurements as tables."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +11,7 @@ START = ("start", "batch", "first step", "init", "tracing", "compiling", "peak R
 
 
 def tables(report: dict[str, Any]) -> Iterator[Table]:
-    """One row for each thing that was timed, then one for each start; docs/speed.md says what the columns mean."""
+    """A table of what was timed, and a table of starts; docs/speed.md explains the columns."""
     settings, machine, peak = report["settings"], report["machine"], report["peak"]
     model, method, size = settings["model"]["name"], settings["method"]["name"], settings["size"]
     table = _table(WORK, f"{model}, {method}, {size}×{size} pictures, {report['parameters']:,} parameters")
@@ -31,7 +31,7 @@ def tables(report: dict[str, Any]) -> Iterator[Table]:
 
 
 def _table(columns: tuple[str, ...], title: str) -> Table:
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # narrow: all columns fit into 80 letters
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))  # narrow: all columns fit in 80 letters
     for number, name in enumerate(columns):
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     return table
@@ -59,5 +59,5 @@ def _start(kind: str, batch: int, start: dict[str, float]) -> list[str]:
 
 
 def _digits(value: float) -> str:
-    """Three digits that count, and no powers of ten."""
+    """Three significant digits, without powers of ten."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

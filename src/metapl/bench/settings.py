@@ -1,4 +1,4 @@
-"""What to measure, and how words on the command line choose it."""
+"""What to measure, and how the words on the command line choose it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ class Bench:
     """One network, one method, and the batches to measure them with."""
 
     model: ModelConfig
-    # The usual optimizer of residual networks; what it costs is hardly to be seen beside the gradient.
+    # The usual optimizer of residual networks; its cost is small compared with the gradient's.
     method: MethodConfig = Supervised(Optimizer(momentum=0.9, nesterov=True, weight_decay=5e-4))
     batch: Annotated[tuple[int, ...], MinLen(1)] = (64,)
     """Labelled pictures in a step; several numbers are measured one after the other."""
@@ -33,20 +33,20 @@ class Bench:
     channels: Annotated[int, Gt(0)] = 3
     """Channels of a picture."""
     classes: Annotated[int, Gt(1)] = 10
-    """Classes to tell apart."""
+    """Number of classes."""
     repeats: Annotated[int, Ge(1)] = 10
-    """How often each is timed; the table shows the median."""
+    """How often each measurement is repeated; the table shows the median."""
     starts: bool = True
-    """Also start the program twice, in processes of its own: how long it compiles without a cache and with one."""
+    """Also start the program twice in new processes, to measure compiling without a cache and with one."""
 
     def check(self) -> None:
-        """Say what no single field can."""
+        """Check each batch size."""
         if min(self.batch) < 1:
             raise ValueError(f"batch takes whole numbers of at least 1, got {self.batch}")
 
 
 def choose(words: Sequence[str]) -> Bench:
-    """Turn a network's name, a preset or a TOML file, and perhaps a method's name after it, into what to measure."""
+    """What to measure, from a network's name, a preset or a TOML file, and perhaps a method's name after it."""
     if not 1 <= len(words) <= 2:
         raise ConfigError(f"bench takes a network ({', '.join(NETWORKS)}), a preset or a TOML file, then flags")
     bench = Bench(NETWORKS[words[0]]()) if words[0] in NETWORKS else _as_trained(words[0])
@@ -58,7 +58,7 @@ def choose(words: Sequence[str]) -> Bench:
 
 
 def _as_trained(preset_or_file: str) -> Bench:
-    """The network, and the last stage's method and batches, as `metapl train` would run them."""
+    """The network, and the last stage's method and batches, as in `metapl train`."""
     if not Path(preset_or_file).is_file() and preset_or_file not in configs.presets():
         raise ConfigError(
             f"{preset_or_file!r} is neither a network ({', '.join(NETWORKS)}), nor a preset, nor a TOML file; "

@@ -1,4 +1,4 @@
-"""From a cold start to the first step: what a user waits for, in a process of its own.
+"""Measure the time from the start of a new process to the end of its first step, for which a user has to wait.
 
 `python -m metapl.bench.start SETTINGS` reads settings as JSON, starts as `metapl train` does, does one step and writes
 one line of JSON.
@@ -21,7 +21,7 @@ from metapl.system import runtime
 
 
 def cold_and_cached(bench: Bench, batch: int) -> dict[str, dict[str, float]]:
-    """Start twice with one new, empty cache: first the compiler works, then the cache answers."""
+    """Start twice with one new cache: the first start compiles, the second reads the cache."""
     settings = json.dumps(to_dict(dataclasses.replace(bench, batch=(batch,))))
     with tempfile.TemporaryDirectory(prefix="metapl-bench-") as cache:
         return {name: _start(settings, Path(cache)) for name in ("cold", "cached")}
@@ -38,17 +38,17 @@ def _start(settings: str, cache: Path) -> dict[str, float]:
     ):
         assert child.stdout is not None
         line = child.stdout.readline()
-        first_step_s = time.perf_counter() - begin  # from nothing, the interpreter's own start included
+        first_step_s = time.perf_counter() - begin  # with the interpreter's own start
         if child.wait() or not line:
             errors.seek(0)
-            lines = errors.read().strip().splitlines() or ["it said nothing"]
+            lines = errors.read().strip().splitlines() or ["it printed nothing"]
             why = next((line for line in reversed(lines) if "Error" in line), lines[-1])
             raise ConfigError(f"a new process ended before its first step: {why}")
     return {"first_step_s": first_step_s, **json.loads(line)}
 
 
 def one_step(bench: Bench) -> dict[str, float]:
-    """Do what precedes the first step, and the step, with a look at the clock after each part."""
+    """Do the first step and what comes before it; time each part."""
     import jax
 
     from metapl.bench import program
@@ -70,7 +70,7 @@ def one_step(bench: Bench) -> dict[str, float]:
 
 
 def main(settings: str) -> None:
-    """The child's side."""
+    """What the new process does."""
     runtime.start()
     values = json.loads(settings)
     bare = Bench(NETWORKS[values["model"]["name"]](), METHODS[values["method"]["name"]]())

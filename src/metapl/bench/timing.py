@@ -1,4 +1,4 @@
-"""How long something takes on a machine that does other things, too."""
+"""Measure how long something takes on a machine that does other things, too."""
 
 import math
 import time
@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 WARM_UP = 2
-LEAST_S = 0.05  # shorter than this, starting and stopping the clock would be part of the answer
+LEAST_S = 0.05  # for shorter times, reading the clock would be part of the result
 
-Work = Callable[[int], None]  # does it so many times and waits for the end
+Work = Callable[[int], None]  # does the work so many times and waits for the end
 
 
 class Timing(NamedTuple):
-    """Milliseconds for once; noise only ever adds, so that `best` is what the machine can do, `median` what it did."""
+    """Milliseconds for one repetition. Noise only adds time: `best` is the machine's speed, `median` the usual one."""
 
     median: float
     low: float  # quartiles
@@ -23,7 +23,7 @@ class Timing(NamedTuple):
 
 
 def measure(work: Work, repeats: int) -> Timing:
-    """Time it `repeats` times, after it has run a little; quick work is done several times in a row."""
+    """Time the work `repeats` times after a warm-up; quick work is done several times in a row."""
     work(WARM_UP)
     times = max(1, math.ceil(LEAST_S / max(seconds(work, 1), 1e-9)))
     milliseconds = np.array([1e3 * seconds(work, times) / times for _ in range(repeats)])
@@ -32,7 +32,7 @@ def measure(work: Work, repeats: int) -> Timing:
 
 
 def seconds(work: Work, times: int) -> float:
-    """One look at the clock before, one after."""
+    """Seconds that the work takes, done so many times."""
     start = time.perf_counter()
     work(times)
     return time.perf_counter() - start

@@ -11,7 +11,8 @@ import tyro
 from rich.console import Console
 
 from metapl.bench import report as reports
-from metapl.bench import run, settings
+from metapl.bench import settings
+from metapl.bench.benchmark import Say, benchmark
 from metapl.cli.flags import dedent, parse
 from metapl.schema import validate
 from metapl.system import runtime
@@ -38,14 +39,14 @@ def bench(args: Sequence[str], verb: Callable[..., None]) -> None:
     runtime.start()
     console = Console()
     with _progress(console) as say:
-        report = run.run(flags.bench, say)
+        report = benchmark(flags.bench, say)
     (out / "bench.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     console.print(*reports.tables(report), sep="\n")
     console.print(f"wrote {out}/bench.json", highlight=False, markup=False, soft_wrap=True)
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[run.Say]:
+def _progress(console: Console) -> Iterator[Say]:
     """A line that changes on a terminal, plain lines elsewhere."""
     if not console.is_terminal:
         yield lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)

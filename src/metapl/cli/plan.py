@@ -12,7 +12,7 @@ from rich.console import Console
 
 from metapl import config as configs
 from metapl.cli.flags import dedent, parse
-from metapl.plan import examples, run
+from metapl.plan import estimate, example_shape
 from metapl.plan import report as reports
 from metapl.plan.progress import progress
 from metapl.plan.target import Target, machine
@@ -46,10 +46,10 @@ def plan(args: Sequence[str], verb: Callable[..., None]) -> None:
     validate(flags)
     if flags.stage >= len(flags.config.stages):
         raise ConfigError(f"--stage {flags.stage}: the stages are 0 to {len(flags.config.stages) - 1}")
-    shown = examples.of(flags.config, flags.classes, flags.size)
+    shown = example_shape.of(flags.config, flags.classes, flags.size)
     runtime.start(keep_programs=False)
     with progress(Console(stderr=True)) as say:
-        report = run.plan(flags.config, flags.stage, shown, machine(flags.target), say)
+        report = estimate.plan(flags.config, flags.stage, shown, machine(flags.target), say)
     report = {"preset": args[0], "topology": flags.target.topology or None, **report}
     console = Console()
     if flags.json:

@@ -12,7 +12,7 @@ from metapl.cli.flags import parse
 from metapl.data.reading.files import Folders
 from metapl.report import html, markdown
 from metapl.report.build import SOME, Pictures, build, no_pictures
-from metapl.report.read import find
+from metapl.report.read import read_runs
 from metapl.schema import ConfigError, validate
 from metapl.system.disk import reason, write_atomically
 from metapl.system.folders import claim, next_free
@@ -46,7 +46,7 @@ def report(args: Sequence[str], documented: Callable[..., None], folders: Callab
     """Build the report and say where it is."""
     flags = parse(Flags, "metapl report", documented, args)
     validate(flags)
-    loaded = find(flags.runs)  # before a folder is made: a wrong name leaves nothing behind
+    loaded = read_runs(flags.runs)  # before a folder is made: a wrong name leaves nothing behind
     out = claim(flags.out or next_free(Path("report")))
     title, blocks = build(loaded, _pictures(flags, folders, EACH[len(loaded) <= SOME]))
     try:

@@ -15,8 +15,8 @@ from metapl.schema import ConfigError, validate
 
 if TYPE_CHECKING:  # none of them is waited for before the flags are read
     from metapl.evaluate.predictor import Predictor
-    from metapl.web.serve.examples import Examples
-    from metapl.web.serve.model import Served
+    from metapl.web.serve.examples import LabeledExamples
+    from metapl.web.serve.network import ServedNetwork
 
 NOT_WANTED = "metapl serve was told to show none (--examples 0)."
 NOT_THERE = "the pictures that the network was trained with are not where they were, or have changed."
@@ -69,24 +69,24 @@ def serve(args: Sequence[str], verb: Callable[..., None]) -> None:
         server.server_close()
 
 
-def prepare(flags: Flags, say: Callable[[str], None]) -> "Served":
+def prepare(flags: Flags, say: Callable[[str], None]) -> "ServedNetwork":
     """Load the network and its labelled pictures, and compile."""
     from metapl.evaluate import predictor as predictors
-    from metapl.web.serve.model import Served, facts
+    from metapl.web.serve.network import ServedNetwork, facts
 
     run = predictors.choose(flags.run).run
     predictor = predictors.load(flags.run)
     if not predictor.takes_pictures:
         raise ConfigError(f"{flags.run} was trained on points, not on pictures: there is nothing to drop on a page")
     examples, why_none = find_examples(flags, predictor, run, say)
-    served = Served(predictor, facts(flags.run.resolve().name, run, predictor), examples, why_none)
+    served = ServedNetwork(predictor, facts(flags.run.resolve().name, run, predictor), examples, why_none)
     served.warm_up()
     return served
 
 
 def find_examples(
     flags: Flags, predictor: "Predictor", run: Path, say: Callable[[str], None]
-) -> tuple["Examples | None", str]:
+) -> tuple["LabeledExamples | None", str]:
     """The run's labelled pictures, or else why there are none: answers do not depend on them.
 
     The page says it in general words; what is said here names paths, which are not everybody's business.

@@ -12,7 +12,7 @@ from rich.console import Console
 from metapl.cli.data import folders
 from metapl.cli.flags import parse
 from metapl.schema import ConfigError, validate
-from metapl.sweep import plan as plans
+from metapl.sweep.settings import Budget, read_settings, validation_size
 from metapl.system.folders import claim, next_free
 
 DATABASE = "sweep.db"
@@ -25,7 +25,7 @@ def sweep(args: Sequence[str], verb: Callable[..., None]) -> None:
 
     @dataclass(frozen=True)
     class Flags:
-        budget: Annotated[plans.Budget, tyro.conf.arg(name="")] = plans.Budget()
+        budget: Annotated[Budget, tyro.conf.arg(name="")] = Budget()
         workers: Annotated[int, Ge(1)] = 1
         """Processes that train at once, here; more machines join by the same command and a common --storage."""
         space: Path | None = None
@@ -41,20 +41,20 @@ def sweep(args: Sequence[str], verb: Callable[..., None]) -> None:
     if not words:
         raise ConfigError("sweep needs presets or TOML files first; metapl train --help lists the presets")
     validate(flags)
-    plan = plans.make(words, flags.budget, flags.space, folders(flags.data_dir))
+    settings = read_settings(words, flags.budget, flags.space, folders(flags.data_dir))
     try:
         import optuna  # noqa: F401
     except ImportError:
         raise ConfigError("sweeps need optuna: pip install 'metapl[sweep]'") from None
-    from metapl.sweep import run, store
+    from metapl.sweep import coordinator, store
 
-    validation = plans.validation_size(plan)
+    validation = validation_size(settings)
     if flags.storage:
         store.connect(flags.storage)  # before a folder is made for nothing
     out = _folder(flags.out)
     url = flags.storage or f"sqlite:///{out / DATABASE}"
     console = Console()
-    report = run.run(plan, out.name, url, flags.workers, out, console, validation)
+    report = coordinator.sweep(settings, out.name, url, flags.workers, out, console, validation)
     console.print(f"wrote {report}", highlight=False, markup=False, soft_wrap=True)
 
 

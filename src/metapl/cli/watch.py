@@ -42,38 +42,38 @@ def watch(args: Sequence[str], documented: Callable[..., None]) -> None:
     validate(flags)
 
     from metapl.web.server import Limits, Server, signals
-    from metapl.web.watch.following import FIRST_VISIT_S, Following
-    from metapl.web.watch.handler import Handler
+    from metapl.web.watch.live_page import FIRST_VISIT_S, LivePage
+    from metapl.web.watch.routes import WatchHandler
 
     console = Console()
 
     def say(sentence: str) -> None:
         console.print(sentence, highlight=False, markup=False, soft_wrap=True)
 
-    following = Following(flags.runs)
-    _check_begun(flags, following.begun)
-    server = Server(HOST, flags.port, Limits(stop_s=2.0), Handler)
+    live_page = LivePage(flags.runs)
+    _check_begun(flags, live_page.begun)
+    server = Server(HOST, flags.port, Limits(stop_s=2.0), WatchHandler)
 
     def over() -> bool:
-        following.tick()
-        return not flags.stay and following.is_over()
+        live_page.tick()
+        return not flags.stay and live_page.is_over()
 
     try:
         with signals() as wait:
-            server.start(following)
+            server.start(live_page)
             say(f"Watching: {server.address} (Ctrl-C stops)")
-            if following.begun and not following.at_work:
+            if live_page.begun and not live_page.at_work:
                 stays = (
                     "until Ctrl-C"
                     if flags.stay
                     else f"for {FIRST_VISIT_S:.0f} s, or until it was opened; --stay: longer"
                 )
-                say(f"{' '.join(following.told())} There is nothing left to follow; the page is there {stays}")
-            elif not following.begun:
+                say(f"{' '.join(live_page.endings())} There is nothing left to follow; the page is there {stays}")
+            elif not live_page.begun:
                 say("No run has begun there yet: waiting")
             signal = wait(over)
-            say(f"{signal}: stopping" if signal else " ".join(following.told()))
-            following.close()
+            say(f"{signal}: stopping" if signal else " ".join(live_page.endings()))
+            live_page.close()
             server.stop()
     finally:
         server.server_close()

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from metapl.predict.text import cell, path_cell
+from metapl.system import escape
 
 TITLES = {"supervised": "supervised (labelled pictures alone)", "mpl": "Meta Pseudo Labels (with unlabelled ones)"}
 SHORT = {"supervised": "the supervised model", "mpl": "the Meta Pseudo Labels model"}
-_SPECIAL = r"\`*_[]|~"
 COLUMNS = ("path", "answer", "probability", "second", "second_probability")
 LISTED = 10  # pictures in verdict.md; the files have all
 
@@ -61,9 +61,14 @@ def _cells(model: Mapping[str, Any]) -> tuple[str, ...]:
 
 def markdown(found: Mapping[str, Any]) -> str:
     """The whole verdict as a page; names are escaped, so that none is taken for markup."""
-    lines = ["# Verdict", "", f"**{escape(headline(found))}**", "", escape(outcome(found)), ""]
-    lines += [line for warning in found["warnings"] for line in (f"> **Note:** {escape(warning)}", "")]
-    lines += ["## How good", "", f"Measured on {found['pictures']:,} pictures: {escape(found['measured_on'])}.", ""]
+    lines = ["# Verdict", "", f"**{escape.markdown(headline(found))}**", "", escape.markdown(outcome(found)), ""]
+    lines += [line for warning in found["warnings"] for line in (f"> **Note:** {escape.markdown(warning)}", "")]
+    lines += [
+        "## How good",
+        "",
+        f"Measured on {found['pictures']:,} pictures: {escape.markdown(found['measured_on'])}.",
+        "",
+    ]
     header = ("model", "accuracy [95 %]", "mean of classes", "calibration error", "calibrated", "temperature")
     rows = [[TITLES[n], *_cells(m), f"{m['temperature']:.2f}"] for n, m in found["models"].items()]
     lines += [*table(header, rows), ""]
@@ -81,9 +86,9 @@ def markdown(found: Mapping[str, Any]) -> str:
         lines += [*_pictures(found["label_next"]), ""]
     else:
         lines += ["There are no unlabelled pictures to choose from; label more of the worst classes.", ""]
-    lines += ["## What was chosen, and why", "", *(f"- {escape(reason)}" for reason in found["chosen"]), ""]
+    lines += ["## What was chosen, and why", "", *(f"- {escape.markdown(reason)}" for reason in found["chosen"]), ""]
     if found["remarks"]:
-        lines += ["## About the data", "", *(f"- {escape(remark)}" for remark in found["remarks"]), ""]
+        lines += ["## About the data", "", *(f"- {escape.markdown(remark)}" for remark in found["remarks"]), ""]
     return "\n".join(lines)
 
 
@@ -112,13 +117,7 @@ def _pictures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines of a Markdown table."""
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
-    return lines + [f"| {' | '.join(map(escape, row))} |" for row in rows]
-
-
-def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
-    plain = "".join(" " if character in "\r\n\t" or not character.isprintable() else character for character in text)
-    return "".join(f"&#{ord(c)};" if c in "<>&" else f"\\{c}" if c in _SPECIAL else c for c in plain)
+    return lines + [f"| {' | '.join(map(escape.markdown, row))} |" for row in rows]
 
 
 def rows_as_csv(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> bytes:

@@ -1,1 +1,1 @@
-"""`metapl plan`: what a training step needs on machines that are not here, from its compiled program."""
+"""`metapl plan`: what a training step needs on hardware you don't have, from its compiled program."""

@@ -1,4 +1,4 @@
-"""What chips can do, for each of their devices: a TPU core, or a whole chip. By their makers' own pages.
+"""Speed and memory of one device (a TPU core, or a whole chip), from the makers' own pages.
 
 | chips          | source                                                                                              |
 |----------------|-----------------------------------------------------------------------------------------------------|
@@ -7,8 +7,8 @@
 | v5e, v5p, v6e  | cloud.google.com/tpu/docs/v5e, /v5p and /v6e; interconnect: half of the bidirectional bandwidth     |
 | a100, h100     | NVIDIA's data sheets of the 80 GB SXM boards; interconnect: NVLink, half of the bidirectional one   |
 
-A core has half of its chip where two work apart (v2, v3); v4's work as one. Peaks are those of bfloat16 products;
-float32 ones run at a fraction.
+On v2 and v3, a chip has two cores, each with half of its figures; on v4, two cores work as one device. Peaks are those
+of bfloat16 products; float32 products reach a fraction.
 """
 
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class Chip(NamedTuple):
     memory: int  # bytes
     memory_bytes_per_s: float
     interconnect_bytes_per_s: float  # all links together, one direction
-    granted: int = 0  # bytes that the compiler grants a program, where we have seen it refuse more; 0: unknown
+    granted: int = 0  # bytes that the compiler allows a program, if we have seen it refuse more; 0: unknown
 
     @property
     def limit(self) -> int:

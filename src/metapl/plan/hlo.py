@@ -1,10 +1,11 @@
-"""What a compiled program sends and reads, from its text: loops count as often as they run.
+"""Bytes that a compiled program sends and reads, from its text; the body of a loop counts as often as it runs.
 
-XLA's own cost analysis counts the body of a loop once. Here a body counts times its trip count. The CPU's compiler
-writes it next to the loop. The TPU's does not; there it is the number that the loop's condition compares with, since
-jax's loops count from 0 by ones. A loop whose condition has no such number (the one over a run's steps) counts once.
+XLA's own cost analysis counts the body of a loop once. Here it counts times its trip count. The CPU's compiler writes
+the trip count next to the loop. The TPU's compiler does not; there it is the number that the loop's condition compares
+with, because jax's loops count from 0 in steps of 1. A loop whose condition has no such number (the loop over a run's
+steps) counts once.
 
-Bytes are those of one device. What it sends in a collective among n devices, by the usual rings:
+All bytes are those of one device. What it sends in a collective among n devices, with the usual ring algorithms:
 
 | collective         | bytes sent, of an operand of b bytes |
 |--------------------|--------------------------------------|
@@ -14,8 +15,8 @@ Bytes are those of one device. What it sends in a collective among n devices, by
 | all-gather         | b (n − 1)                            |
 | collective-permute | b                                    |
 
-Memory traffic is the operands and results of every instruction outside of fusions; of an operand that a fusion only
-takes a slice of, the slice.
+Memory traffic is the operands and results of every instruction outside of fusions. If a fusion takes only a slice of an
+operand, the slice counts.
 """
 
 import math
@@ -23,7 +24,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-BYTES = {"pred": 1, "token": 0, "opaque": 0}  # others say their bits: f32, bf16, s8, f8e4m3fn, c64
+BYTES = {"pred": 1, "token": 0, "opaque": 0}  # other types have their bits in their name: f32, bf16, s8, f8e4m3fn, c64
 SENT = {
     "all-reduce": lambda b, n: 2 * b * (n - 1) / n,
     "reduce-scatter": lambda b, n: b * (n - 1) / n,
@@ -33,7 +34,7 @@ SENT = {
     "collective-permute": lambda b, n: b,
     "collective-broadcast": lambda b, n: b,
 }
-# Names for what is there already, and what only calls others.
+# Instructions that move no bytes: they name existing values, or only call others.
 FREE = {
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call", "after-all",
     "partition-id", "replica-id", "opt-barrier", "async-start", "async-update", "async-done", "iota",
@@ -56,7 +57,7 @@ _WHOLE_NUMBER = re.compile(r"[su]\d+\[\]")
 
 
 class Instruction(NamedTuple):
-    """One line."""
+    """One line of the program."""
 
     name: str
     type: str
@@ -66,7 +67,7 @@ class Instruction(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """What one device does in one run of the program."""
+    """What one device sends and reads when the program runs once."""
 
     counts: dict[str, int]  # how often, for each kind of collective
     sent: dict[str, float]  # bytes, for each kind of collective
@@ -74,12 +75,12 @@ class Traffic(NamedTuple):
 
     @property
     def sent_in_all(self) -> float:
-        """Bytes, for all kinds."""
+        """Bytes sent in all collectives."""
         return sum(self.sent.values())
 
 
 def traffic(text: str, devices: int) -> Traffic:
-    """Add up a compiled program, given as text, for so many devices."""
+    """Add up the traffic of a compiled program, given as text, for so many devices."""
     computations, entry = parse(text)
     counts: dict[str, int] = {}
     sent: dict[str, float] = {}
@@ -98,9 +99,9 @@ def traffic(text: str, devices: int) -> Traffic:
 def _collectives(
     instruction: Instruction, types: Mapping[str, str], computations: Mapping[str, list[Instruction]], devices: int
 ) -> Iterator[tuple[str, int, int]]:
-    """The kind, the operands' bytes and the devices of what an instruction sends: itself, or what is fused into it.
+    """For each collective of an instruction (itself, or fused into it): its kind, the operands' bytes, the devices.
 
-    The TPU's compiler fuses sums with the taking of a device's own part of them, which then is all that is sent.
+    The TPU's compiler fuses an all-reduce with the slice that a device needs; then only the slice is sent.
     """
     kind = instruction.opcode.removesuffix("-start")
     if kind in SENT:
@@ -108,15 +109,15 @@ def _collectives(
         yield kind, operands, group(instruction.rest, devices)
     elif kind == "fusion":
         inside = _inside(instruction, computations)
-        inner = {one.name: one.type for one in inside}
-        for one in inside:
-            for found, operands, taking_part in _collectives(one, inner, computations, devices):
-                scatters = found == "all-reduce" and size(instruction.type) < size(one.type)
-                yield "reduce-scatter" if scatters else found, operands, taking_part
+        inner_types = {inner.name: inner.type for inner in inside}
+        for inner in inside:
+            for fused, operands, taking_part in _collectives(inner, inner_types, computations, devices):
+                scatters = fused == "all-reduce" and size(instruction.type) < size(inner.type)
+                yield "reduce-scatter" if scatters else fused, operands, taking_part
 
 
 def parse(text: str) -> tuple[dict[str, list[Instruction]], str]:
-    """Give the instructions of each computation, and which one is the program."""
+    """The instructions of each computation, and the name of the program's entry."""
     computations: dict[str, list[Instruction]] = {}
     entry = name = ""
     for line in text.splitlines():
@@ -124,16 +125,16 @@ def parse(text: str) -> tuple[dict[str, list[Instruction]], str]:
             name = header["name"]
             computations[name] = []
             entry = name if header[1] else entry
-        elif name and (found := _INSTRUCTION.match(line)):
-            operands = tuple(_OPERAND.findall(_arguments(found["rest"])))
+        elif name and (match := _INSTRUCTION.match(line)):
+            operands = tuple(_OPERAND.findall(_arguments(match["rest"])))
             computations[name].append(
-                Instruction(found["name"], found["type"], found["opcode"], operands, found["rest"])
+                Instruction(match["name"], match["type"], match["opcode"], operands, match["rest"])
             )
     return computations, entry
 
 
 def executions(computations: Mapping[str, list[Instruction]], entry: str) -> dict[str, int]:
-    """How often each computation runs that is not part of a fusion; of the branches of a condition, each counts."""
+    """How often each computation outside of fusions runs; every branch of a condition counts."""
     times: dict[str, int] = {}
 
     def visit(name: str, factor: int) -> None:
@@ -150,20 +151,20 @@ def executions(computations: Mapping[str, list[Instruction]], entry: str) -> dic
 
 
 def _trips(loop: Instruction, computations: Mapping[str, list[Instruction]]) -> int:
-    """How often a loop's body runs, as far as the text tells."""
+    """How often a loop's body runs; 1 if the text does not say."""
     if known := _TRIPS.search(loop.rest):
         return int(known[1])
     condition = computations.get(dict(_CALLED.findall(loop.rest)).get("condition", ""), [])
     limits = {
-        int(_arguments(one.rest))
-        for one in condition
-        if one.opcode == "constant" and _WHOLE_NUMBER.match(one.type) and _arguments(one.rest).isdigit()
+        int(_arguments(each.rest))
+        for each in condition
+        if each.opcode == "constant" and _WHOLE_NUMBER.match(each.type) and _arguments(each.rest).isdigit()
     }
     return limits.pop() if len(limits) == 1 else 1
 
 
 def _called(instruction: Instruction) -> Iterator[str]:
-    """Computations that an instruction runs; those of fusions and reductions are no instructions of their own."""
+    """Computations that an instruction runs; those of fusions and reductions do not count as instructions."""
     if instruction.opcode not in {"while", "conditional", "call", "async-start"}:
         return
     for key, name in _CALLED.findall(instruction.rest):
@@ -174,12 +175,12 @@ def _called(instruction: Instruction) -> Iterator[str]:
 
 
 def _inside(fusion: Instruction, computations: Mapping[str, list[Instruction]]) -> list[Instruction]:
-    """What was fused into an instruction."""
+    """The instructions inside a fusion."""
     return computations.get(next((name for _, name in _CALLED.findall(fusion.rest)), ""), [])
 
 
 def size(kind: str) -> int:
-    """Bytes of a type, which may be a tuple: f32[8,128]{1,0}."""
+    """Bytes of a type such as f32[8,128]{1,0}, or of a tuple of types."""
     return sum(int(_bytes(name) * math.prod(map(int, dims.split(",") if dims else ()))) for name, dims in _shapes(kind))
 
 
@@ -196,9 +197,9 @@ def _bytes(name: str) -> float:
 
 
 def group(rest: str, devices: int) -> int:
-    """How many devices take part together in a collective; without a list, all.
+    """How many devices take part in a collective; without a list, all.
 
-    A list that cannot be read is an error: taken for all, it would make what a device sends many times too much.
+    A list that cannot be read is an error: if all devices counted, the bytes sent would be many times too large.
     """
     if listed := _LISTED_GROUPS.search(rest):
         return max(1, len(listed[1].split(",")))
@@ -208,7 +209,7 @@ def group(rest: str, devices: int) -> int:
         sizes = {axis: int(size) for axis, size in _MESH_AXIS.findall(mesh[1])}
         return math.prod(sizes[axis.strip(" '")] for axis in mesh[2].split(","))
     if "replica_groups=" in rest and "replica_groups={}" not in rest:
-        raise ValueError(f"cannot read who takes part: {rest[rest.index('replica_groups=') :][:200]}")
+        raise ValueError(f"cannot read the replica groups: {rest[rest.index('replica_groups=') :][:200]}")
     return devices
 
 
@@ -231,33 +232,33 @@ def touched(instruction: Instruction, types: Mapping[str, str], computations: Ma
 def _fusion(
     instruction: Instruction, operands: list[int], result: int, computations: Mapping[str, list[Instruction]]
 ) -> float:
-    """Operands of which only slices are taken count as the slices; a result that is updated in place as the update."""
+    """Bytes of a fusion: if it takes only slices of an operand, the slices; if it updates in place, the update."""
     inside = _inside(instruction, computations)
-    types = {one.name: one.type for one in inside}
+    types = {inner.name: inner.type for inner in inside}
     read = list(map(float, operands))
     for parameter in inside:
         if parameter.opcode != "parameter":
             continue
         number = int(parameter.rest.split(")")[0])
-        users = [one for one in inside if parameter.name in one.operands]
-        if users and number < len(read) and all(_takes_a_part(one, parameter.name) for one in users):
-            read[number] = min(read[number], float(sum(_part(one, types) for one in users)))
+        users = [inner for inner in inside if parameter.name in inner.operands]
+        if users and number < len(read) and all(_takes_a_slice(user, parameter.name) for user in users):
+            read[number] = min(read[number], float(sum(_slice(user, types) for user in users)))
     written = float(result)
     if inside and inside[-1].opcode == "dynamic-update-slice":
-        written = min(written, float(_part(inside[-1], types)))
+        written = min(written, float(_slice(inside[-1], types)))
     return sum(read) + written
 
 
-def _takes_a_part(user: Instruction, name: str) -> bool:
+def _takes_a_slice(user: Instruction, name: str) -> bool:
     return user.opcode in {"dynamic-slice", "slice", "dynamic-update-slice"} and user.operands[0] == name
 
 
-def _part(user: Instruction, types: Mapping[str, str]) -> int:
+def _slice(user: Instruction, types: Mapping[str, str]) -> int:
     return size(types.get(user.operands[1], "")) if user.opcode == "dynamic-update-slice" else size(user.type)
 
 
 def _arguments(rest: str) -> str:
-    """What stands between an opcode's parentheses."""
+    """The text between an opcode's parentheses."""
     depth = 1
     for place, letter in enumerate(rest):
         depth += (letter == "(") - (letter == ")")

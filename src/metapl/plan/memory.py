@@ -1,4 +1,4 @@
-"""What a device's memory holds during a step: by the compiler's own plan, or by its refusal."""
+"""The memory that a step needs on one device, from the compiler's own plan or from its refusal."""
 
 import re
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from metapl.types import PyTree
 KINDS = {"params": "weights", "stats": "statistics", "opt_state": "optimizer", "average": "average"}
 UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
-# Two sentences of the compiler's: before it has placed buffers, which are then temporaries alone, and after.
+# Two messages of the compiler: before it has placed buffers (then only temporaries count), and after.
 _NEEDED = (
     re.compile(r"temporaries \(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)"),
     re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) \w+"),
@@ -22,26 +22,26 @@ class Memory(NamedTuple):
 
     state: dict[str, int]  # weights, statistics, optimizer, average, other: by their shapes
     batch: int  # by its shape
-    arguments: int  # both, as they lie in memory: rounded up to whole tiles
-    outputs: int  # beside those that take the place of arguments
+    arguments: int  # state and batch as they are in memory: rounded up to whole tiles
+    outputs: int  # without those that reuse the memory of arguments
     temporaries: int  # activations, gradients, gathered weights
     program: int
 
     @property
     def total(self) -> int:
-        """All at once."""
+        """Bytes in all."""
         return self.arguments + self.outputs + self.temporaries + self.program
 
 
 class Refusal(NamedTuple):
-    """What a compiler says of a program that does not fit."""
+    """The compiler's message about a program that does not fit."""
 
     needed: int  # bytes
     granted: int
 
 
 def of(compiled: Any, state: PyTree, batch: PyTree) -> Memory:
-    """Read the compiler's plan."""
+    """The memory of a compiled program, from the compiler's plan."""
     plan = compiled.memory_analysis()
     return Memory(
         by_kind(state),
@@ -54,7 +54,7 @@ def of(compiled: Any, state: PyTree, batch: PyTree) -> Memory:
 
 
 def by_kind(state: PyTree) -> dict[str, int]:
-    """What of a state each device has, for each kind of thing."""
+    """Bytes of a state on each device, by kind: weights, statistics, optimizer, …"""
     kinds = dict.fromkeys([*KINDS.values(), "other"], 0)
     for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]:
         names = [getattr(step, "name", "") for step in path]
@@ -64,15 +64,15 @@ def by_kind(state: PyTree) -> dict[str, int]:
 
 
 def held(leaf: Any) -> int:
-    """Bytes of an array that one device has."""
+    """Bytes of an array that one device holds."""
     shape = leaf.shape if leaf.sharding is None else leaf.sharding.shard_shape(leaf.shape)
     return jax.ShapeDtypeStruct(shape, leaf.dtype).size * leaf.dtype.itemsize
 
 
 def refusal(message: str) -> Refusal | None:
-    """Find in a compiler's error what it would have needed and what there was; None if it is another error."""
-    found = next(filter(None, (pattern.search(message) for pattern in _NEEDED)), None)
-    if "RESOURCE_EXHAUSTED" not in message or not found:
+    """The needed and the available memory in a compiler's error; None if it is another error."""
+    match = next(filter(None, (pattern.search(message) for pattern in _NEEDED)), None)
+    if "RESOURCE_EXHAUSTED" not in message or not match:
         return None
-    needed, unit, granted, granted_unit = found.groups()
+    needed, unit, granted, granted_unit = match.groups()
     return Refusal(int(float(needed) * UNITS[unit]), int(float(granted) * UNITS[granted_unit]))

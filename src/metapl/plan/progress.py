@@ -1,4 +1,4 @@
-"""Tell that the compiler is at work, how long and with how much memory; end it before the machine has none left."""
+"""Show how long the compiler works and how much memory it uses; stop it before the machine runs out of memory."""
 
 import os
 import threading
@@ -8,18 +8,18 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from metapl.plan.estimate import Say
 from metapl.plan.report import amount, duration
-from metapl.plan.run import Say
 from metapl.system import runtime
 
-EVERY_S = 30.0  # between two lines where there is no terminal
-LOOK_S = 0.5
-SHARE = 0.9  # of the machine's memory; beyond it the system ends processes, and not always the right one
+EVERY_S = 30.0  # between two lines, if there is no terminal
+CHECK_S = 0.5
+SHARE = 0.9  # of the machine's memory; beyond it the system kills processes, and not always the right one
 
 
 @contextmanager
 def progress(console: Console) -> Iterator[Say]:
-    """A line that changes on a terminal, plain lines elsewhere, by a thread: the compiler does not look up."""
+    """Show a status line on a terminal, plain lines elsewhere; a thread does it, because the compiler blocks."""
     doing = ["starting"]
     done = threading.Event()
     begin = time.perf_counter()
@@ -28,21 +28,21 @@ def progress(console: Console) -> Iterator[Say]:
     def line() -> str:
         return f"{doing[0]}: {duration(time.perf_counter() - begin)}, {amount(runtime.rss_bytes())}"
 
-    def look() -> None:
-        told = begin
-        while not done.wait(LOOK_S):
+    def watch() -> None:
+        printed = begin
+        while not done.wait(CHECK_S):
             if runtime.rss_bytes() > SHARE * runtime.memory_bytes():
                 _give_up(console)
             if status:
                 status.update(line())
-            elif time.perf_counter() - told > EVERY_S:
-                told = time.perf_counter()
+            elif time.perf_counter() - printed > EVERY_S:
+                printed = time.perf_counter()
                 console.print(line(), highlight=False, markup=False, soft_wrap=True)
 
     def say(text: str) -> None:
         doing[0] = text
 
-    watcher = threading.Thread(target=look, daemon=True)
+    watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     if status:
         status.start()
@@ -56,9 +56,9 @@ def progress(console: Console) -> Iterator[Say]:
 
 
 def _give_up(console: Console) -> None:
-    """Leave at once: the compiler hears nothing."""
+    """End the process at once: the compiler cannot be interrupted."""
     console.print(
-        f"metapl: the compiler has outgrown this machine's {amount(runtime.memory_bytes())}; --model.scan makes the "
+        f"metapl: the compiler needs more than this machine's {amount(runtime.memory_bytes())}; --model.scan makes the "
         "program smaller, or plan a smaller batch or network",
         style="red",
         highlight=False,

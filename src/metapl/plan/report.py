@@ -1,4 +1,4 @@
-"""What a plan says, as a table and sentences."""
+"""A plan as a table and sentences."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ DAY_S, HOUR_S, MINUTE_S = 86400, 3600, 60
 
 
 def table(report: dict[str, Any]) -> Table:
-    """One row for each number; all of them are of one device and one step, unless they say otherwise."""
+    """One row for each number; all are for one device and one step, unless the row says otherwise."""
     title = f"{report['model']}, {report['method']}, {report['parameters']:,} parameters: {report['layout']}"
     shown = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_header=False)
     shown.add_column(no_wrap=True)
@@ -26,11 +26,11 @@ def _memory(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield f"  {kind}", amount(size)
     if not report["refused"]:
         yield "  batch", amount(memory["batch"])
-        yield "arguments, as they lie in memory", amount(memory["arguments"])
-        yield "outputs beside them", amount(memory["outputs"])
+        yield "arguments, as stored in memory", amount(memory["arguments"])
+        yield "outputs that need their own memory", amount(memory["outputs"])
         yield "temporaries (activations, gradients)", amount(memory["temporaries"])
         yield "program", amount(memory["program"])
-    yield "memory of one device, at once", amount(memory["total"])
+    yield "memory of one device, in all", amount(memory["total"])
     if memory["limit"]:
         yield "  of", amount(memory["limit"])
     yield "", ""
@@ -41,8 +41,8 @@ def _work(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "  of one device", digits(report["flops"]["device"])
     if not report["refused"]:
         yield "bytes that it reads and writes", amount(report["memory_traffic_bytes"])
-        for kind, found in report["collectives"].items():
-            yield f"{kind}, {found['count']:,} times: sent", amount(found["bytes_sent"])
+        for kind, collective in report["collectives"].items():
+            yield f"{kind}, {collective['count']:,} times: sent", amount(collective["bytes_sent"])
     yield "", ""
 
 
@@ -65,21 +65,21 @@ def _compiling(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def sentences(report: dict[str, Any]) -> Iterator[str]:
-    """Whether it fits, and if not, what would help."""
+    """Whether the step fits, and if not, what would help."""
     memory = report["memory"]
     if report["fits"] and memory["limit"]:
-        yield f"It fits: {amount(memory['total'])} of the {amount(memory['limit'])} that a program gets."
+        yield f"It fits: it needs {amount(memory['total'])} of the {amount(memory['limit'])} of a device."
     elif report["fits"]:
-        yield f"It needs {amount(memory['total'])} on each device; --chip says what to hold that against."
+        yield f"It needs {amount(memory['total'])} on each device; give --chip to compare that with a chip's memory."
     else:
-        who = "the compiler refuses it" if report["refused"] else "it does not fit"
-        needs = f"it needs {amount(memory['total'])} on each device, of {amount(memory['limit'])}"
-        yield f"It is too large: {needs}, and {who}. What needs less, the cheapest first:"
+        refused = "; the compiler refuses it" if report["refused"] else ""
+        needs = f"it needs {amount(memory['total'])} on each device, which has {amount(memory['limit'])}{refused}"
+        yield f"It does not fit: {needs}. What needs less memory, the cheapest first:"
         yield from (f"  {line}" for line in report["advice"])
 
 
 def amount(size: float) -> str:
-    """Bytes in words."""
+    """Bytes with a unit."""
     for unit, name in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
         if size >= unit:
             return f"{size / unit:,.2f} {name}"
@@ -87,7 +87,7 @@ def amount(size: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words."""
+    """Seconds with a unit."""
     for unit, name in ((2 * DAY_S, "days"), (2 * HOUR_S, "hours"), (2 * MINUTE_S, "minutes")):
         if seconds >= unit:
             return f"{2 * seconds / unit:,.1f} {name}"

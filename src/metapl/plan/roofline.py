@@ -1,11 +1,11 @@
-"""How long a step takes at the least, by what a chip can do; and what the same step takes if nothing overlaps.
+"""The shortest time of a step on a chip, and its time if nothing overlaps.
 
     arithmetic    FLOPs of products and convolutions (bench/flops.py) / peak
     memory        bytes that instructions read and write (hlo.py) / memory bandwidth
     interconnect  bytes sent in collectives (hlo.py) / interconnect bandwidth
 
-A step takes at least the longest of the three, and about their sum where none hides behind another. Real chips stay
-below each peak (depthwise convolutions far below the arithmetic one), so that the sum is no upper bound.
+A step takes at least the longest of the three, and about their sum if nothing overlaps. Real chips stay below each peak
+(depthwise convolutions far below the arithmetic one), so the sum is not an upper bound.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from metapl.plan.hlo import Traffic
 
 
 class StepTime(NamedTuple):
-    """Seconds."""
+    """Seconds of a step, by what it waits for."""
 
     arithmetic: float
     memory: float
@@ -23,17 +23,17 @@ class StepTime(NamedTuple):
 
     @property
     def at_least(self) -> float:
-        """Where all overlap."""
+        """Seconds if all three overlap."""
         return max(self)
 
     @property
     def one_by_one(self) -> float:
-        """Where nothing does."""
+        """Seconds if nothing overlaps."""
         return sum(self)
 
 
 def step_time(chip: Chip, flops_per_device: float, traffic: Traffic) -> StepTime:
-    """Divide what has to be done by what can be done."""
+    """Divide the work of a step by the speed of the chip."""
     return StepTime(
         flops_per_device / chip.flops_per_s,
         traffic.memory / chip.memory_bytes_per_s,

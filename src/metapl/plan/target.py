@@ -1,4 +1,4 @@
-"""The machine that is planned for: a TPU topology that is not here, or so many devices of this CPU."""
+"""The hardware to plan for: a TPU topology, or simulated devices of this CPU."""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
@@ -12,18 +12,19 @@ from metapl.system import runtime
 
 @dataclass(frozen=True)
 class Target:
-    """One of two."""
+    """A TPU topology, or a number of simulated devices."""
 
     topology: str = ""
     """A TPU slice by version and chips along each side: v3:32x32 is the paper's 2,048 cores; v2, v3, v4, v5e, v5p, v6e
     (pip install 'metapl[tpu]' for its compiler; no TPU is needed)."""
     devices: Annotated[int, Ge(0)] = 0
-    """So many virtual devices of this CPU, with the CPU's compiler; or, with --topology, so many of its own only."""
+    """Number of simulated devices of this CPU, with the CPU's compiler; with --topology, use only so many of its
+    devices."""
     chip: str = ""
-    """Whose memory and speed to hold it against: v2, v3, v4, v5e, v5p, v6e, a100, h100. Default: the topology's."""
+    """Chip whose memory and speed to compare with: v2, v3, v4, v5e, v5p, v6e, a100, h100. Default: the topology's."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if not self.topology and not self.devices:
             raise ValueError("plan needs --topology (v3:32x32) or --devices (8)")
         if self.chip and self.chip not in CHIPS:
@@ -31,14 +32,14 @@ class Target:
 
 
 class Machine(NamedTuple):
-    """What there is to compile for."""
+    """The devices to compile for."""
 
     devices: list[Any]
-    chip: Chip | None  # None: nobody knows what it can do
+    chip: Chip | None  # None: memory and speed are unknown
 
 
 def machine(target: Target) -> Machine:
-    """Find the devices; nothing of JAX may have run before."""
+    """Find the devices; this must happen before JAX runs anything."""
     if not target.topology:
         return Machine(runtime.virtual_devices(target.devices), CHIPS.get(target.chip))
     devices = runtime.tpu_devices(target.topology)

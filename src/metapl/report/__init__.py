@@ -1,8 +1,8 @@
-"""What runs have come to, to look at: contact sheets, pictures of TwoMoon, and `metapl report`'s page.
+"""The results of runs, for people: the page of `metapl report`, the TwoMoon page, and contact sheets.
 
-The page: `verb` reads flags, `read` the files of a run, `metrics` its curves; `compare` sets runs beside each other;
-`content` says what stands on the page, as `blocks`; `html` and `markdown` write them down; `svg` draws.
+The page: `read` reads the files of a run, `metrics` its curves; `compare` compares runs; `build` puts the page together
+from `blocks`: `overview` for all runs, `run_section` for each; `html` and `markdown` write it; `svg` draws.
 
-The TwoMoon page: `moons_film` keeps the weights of a training, `moons_regions` makes outlines of what they say of the
-plane, `moons_panels` draws them beside a slider, `moons_page` adds tables and charts.
+The TwoMoon page: `moons_film` keeps the weights during a training, `moons_regions` makes outlines of their decision
+regions, `moons_panels` draws them with a slider, `moons_page` adds tables and charts.
 """

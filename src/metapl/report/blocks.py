@@ -1,4 +1,4 @@
-"""What a report is made of, before it is HTML or Markdown: both twins say the same."""
+"""The blocks of a report, before they are HTML or Markdown; both files have the same blocks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ class Cell(NamedTuple):
     """One field of a table."""
 
     text: str
-    value: float | None = None  # what it is sorted by, where that is a number
-    anchor: str = ""  # the section of the page that it leads to
+    value: float | None = None  # the number to sort by, if there is one
+    anchor: str = ""  # the section of the page that it links to
 
 
 @dataclass(frozen=True)
 class Heading:
-    """Begins a part of the page."""
+    """A heading of a part of the page."""
 
     text: str
 
@@ -30,7 +30,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that a reader may sort by any column."""
+    """Rows that a reader can sort by any column."""
 
     title: str
     columns: Sequence[str]
@@ -46,12 +46,12 @@ class Figure:
     svg: str  # made by `svg`, all texts in it escaped
 
 
-class Picture(NamedTuple):
-    """One of a gallery."""
+class GalleryPicture(NamedTuple):
+    """One picture of a gallery."""
 
     data: str  # a data: URI
     caption: str
-    drawing: str = ""  # vector graphics beside it, which say nothing that the caption does not
+    drawing: str = ""  # vector graphics beside it; the caption says the same in words
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,21 @@ class Gallery:
 
     title: str
     description: str
-    pictures: Sequence[Picture]
+    pictures: Sequence[GalleryPicture]
 
 
 @dataclass(frozen=True)
 class Moving:
-    """What a script of the page's own moves; the description says in words what there is to see."""
+    """A part that the page's script animates; the description says in words what it shows."""
 
     title: str
     description: str
-    html: str  # whole without the script, all texts in it escaped
+    html: str  # complete without the script, all texts in it escaped
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far something is."""
+class ProgressBar:
+    """How far a run is."""
 
     text: str
     done: int
@@ -86,7 +86,7 @@ Plain = Text | Table | Figure | Gallery | Moving
 
 @dataclass(frozen=True)
 class Section:
-    """What can be folded away: all about one run."""
+    """A part that can be folded: all about one run."""
 
     title: str
     anchor: str
@@ -94,4 +94,4 @@ class Section:
     open: bool
 
 
-Block = Heading | Progress | Plain | Section
+Block = Heading | ProgressBar | Plain | Section

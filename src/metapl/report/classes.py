@@ -1,4 +1,4 @@
-"""Which classes a run gets right, and which it takes for which."""
+"""How often a run predicts each class right, and which classes it confuses."""
 
 from collections.abc import Sequence
 
@@ -7,22 +7,22 @@ from numpy.typing import NDArray
 
 from metapl.report.blocks import Cell, Figure, Plain, Table, Text
 from metapl.report.large_matrix import large_matrix
-from metapl.report.read import Loaded
+from metapl.report.read import ReportedRun
 from metapl.report.svg import Bar, bars, heat_map
 
-MOST_IN_MAP = 20  # classes: a cell with its numbers for each pair of more would be too small to be seen
+MOST_IN_MAP = 20  # classes; with more, the cells of a heat map with numbers would be too small
 MOST_BARS = 24
-MOST_MISTAKES = {False: 10, True: 25}  # pairs that are listed, of few classes and of many
+MOST_MISTAKES = {False: 10, True: 25}  # listed pairs, for few classes and for many
 
 
-def classes(loaded: Loaded) -> list[Plain]:
+def classes(loaded: ReportedRun) -> list[Plain]:
     """Bars, the confusion matrix, the most frequent mistakes."""
     counts, names = loaded.confusion, loaded.class_names
     if counts is None:
-        why = "confusion.npz is missing or damaged" if loaded.finished else "the run has not come to its end"
+        why = "confusion.npz is missing or damaged" if loaded.finished else "the run is not finished"
         return [Text(f"No confusion matrix and no numbers for each class: {why}.", "note")]
     if not counts.sum():
-        return [Text("The test part has no examples: there is nothing to tell of its classes.", "note")]
+        return [Text("No confusion matrix and no numbers for each class: the test part has no examples.", "note")]
     seeds = len(loaded.scores("accuracy"))
     over = f"All {seeds} seeds together." if seeds > 1 else "One seed."
     blocks: list[Plain] = [_bars(counts, names, over)]
@@ -45,8 +45,8 @@ def _bars(counts: NDArray[np.int64], names: Sequence[str], over: str) -> Figure:
         shown = [*order[:half].tolist(), *order[-half:].tolist()]
         left_out = f" The {half} worst and the {half} best of {len(known)} classes."
     items = [Bar(names[int(known[i])], 100 * float(right[i]), 0.0, f"{100 * right[i]:.1f} %") for i in shown]
-    said = f"{over}{left_out} Worst: {names[int(known[order[0]])]} ({100 * right[order[0]]:.1f} %)."
-    return bars("Test accuracy of each class (%)", said, items, 100.0)
+    description = f"{over}{left_out} Worst: {names[int(known[order[0]])]} ({100 * right[order[0]]:.1f} %)."
+    return bars("Test accuracy of each class (%)", description, items, 100.0)
 
 
 def _worst(counts: NDArray[np.int64], names: Sequence[str]) -> str:
@@ -54,7 +54,7 @@ def _worst(counts: NDArray[np.int64], names: Sequence[str]) -> str:
     if not wrong.any():
         return "There are no mistakes."
     i, j = map(int, np.unravel_index(wrong.argmax(), wrong.shape))
-    return f"Most frequent mistake: {names[i]} taken for {names[j]}, {wrong[i, j]:,} times."
+    return f"Most frequent mistake: {names[i]} predicted as {names[j]}, {wrong[i, j]:,} times."
 
 
 def _mistakes(counts: NDArray[np.int64], names: Sequence[str], most: int) -> Table:
@@ -72,4 +72,4 @@ def _mistakes(counts: NDArray[np.int64], names: Sequence[str], most: int) -> Tab
         if wrong[i, j]
     ]
     title = "Most frequent mistakes" if rows else "There are no mistakes"
-    return Table(title, ("right class", "answer", "times", "% of the class"), rows)
+    return Table(title, ("true class", "predicted class", "times", "% of the class"), rows)

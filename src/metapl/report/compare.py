@@ -1,4 +1,4 @@
-"""Runs beside each other: those that differ in their seeds alone are one row, and rows are compared seed by seed."""
+"""Compare runs: runs that differ only in their seeds are one experiment; experiments are compared seed by seed."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ import numpy as np
 from metapl.evaluate.statistics import Paired, mean_and_std, paired
 from metapl.report import method
 from metapl.report.method import Origin
-from metapl.report.read import Loaded, table
+from metapl.report.read import ReportedRun, table
 
 T = TypeVar("T")
 
-ALL_PAIRS = 6  # of so many rows on the same data, all pairs are shown; of more, each against the first
+ALL_PAIRS = 6  # up to so many experiments on the same data: all pairs are compared; of more, each with the first
 
 
 @dataclass(frozen=True)
-class Row:
-    """One experiment on one set of data: all finished runs with the same settings but for the seed."""
+class Experiment:
+    """All finished runs on the same data with the same settings except for the seed."""
 
     name: str
     title: str
@@ -29,12 +29,12 @@ class Row:
     network: str
     labels: int | None
     origin: Origin
-    runs: Sequence[Loaded]
+    runs: Sequence[ReportedRun]
 
     def scores(self, name: str) -> dict[int, float]:
         """One score of every seed; {} unless all runs have it."""
         each = [run.scores(name) for run in self.runs]
-        return {seed: value for one in each for seed, value in one.items()} if all(each) else {}
+        return {seed: value for of_run in each for seed, value in of_run.items()} if all(each) else {}
 
     def spread(self, name: str = "accuracy") -> tuple[float, float, int] | None:
         """Mean, standard deviation and number of seeds."""
@@ -43,38 +43,38 @@ class Row:
 
     @property
     def accuracy(self) -> float:
-        """The mean."""
-        found = self.spread()
-        assert found is not None  # only finished runs are in rows
-        return found[0]
+        """The mean accuracy over seeds."""
+        spread = self.spread()
+        assert spread is not None  # experiments have finished runs only
+        return spread[0]
 
 
-def rows(loaded: Sequence[Loaded], origins: Mapping[str, Origin]) -> list[Row]:
-    """Put runs together; a seed that was trained twice begins a row of its own, so that none counts twice."""
-    found: list[list[Loaded]] = []
+def by_experiment(loaded: Sequence[ReportedRun], origins: Mapping[str, Origin]) -> list[Experiment]:
+    """Group runs by experiment; a seed that was trained twice begins a new one, so that no seed counts twice."""
+    groups: list[list[ReportedRun]] = []
     keys: list[str] = []
     for run in loaded:
         if not run.finished:
             continue
-        key, seeds = method.experiment(run), set(run.scores("accuracy"))
-        place = next((i for i, own in enumerate(keys) if own == key and not seeds & _seeds(found[i])), None)
+        key, seeds = method.experiment_key(run), set(run.scores("accuracy"))
+        place = next((i for i, known in enumerate(keys) if known == key and not seeds & _seeds(groups[i])), None)
         if place is None:
             keys.append(key)
-            found.append([run])
+            groups.append([run])
         else:
-            found[place].append(run)
-    return [_row(group, origins) for group in found]
+            groups[place].append(run)
+    return [_experiment(group, origins) for group in groups]
 
 
-def _seeds(group: Sequence[Loaded]) -> set[int]:
+def _seeds(group: Sequence[ReportedRun]) -> set[int]:
     return {seed for run in group for seed in run.scores("accuracy")}
 
 
-def _row(group: Sequence[Loaded], origins: Mapping[str, Origin]) -> Row:
+def _experiment(group: Sequence[ReportedRun], origins: Mapping[str, Origin]) -> Experiment:
     first = group[0]
     more = f" and {len(group) - 1} more" if len(group) > 1 else ""
     data, model = table(first.settings.get("data")), table(first.settings.get("model"))
-    return Row(
+    return Experiment(
         name=first.name + more,
         title=method.title(first),
         data=first.run.data or "?",
@@ -94,44 +94,50 @@ def _network(model: Mapping[str, object]) -> str:
     return f"{model.get('name', '?')} {shape}".strip()
 
 
-def over_splits(found: Sequence[Row]) -> list[tuple[Row, Row, Paired, int]]:
+def over_splits(experiments: Sequence[Experiment]) -> list[tuple[Experiment, Experiment, Paired, int]]:
     """Compare experiments that were run on several splits, by all pairs of split and seed that both have."""
-    families: dict[str, list[Row]] = {}
-    for row in found:
-        families.setdefault(method.experiment(row.runs[0], splits=False), []).append(row)
+    families: dict[str, list[Experiment]] = {}
+    for experiment in experiments:
+        key = method.experiment_key(experiment.runs[0], splits=False)
+        families.setdefault(key, []).append(experiment)
     compared = []
-    several = [rows for rows in families.values() if len({row.data_key for row in rows}) > 1]
-    for first, second in _some_pairs(several):
+    several = [family for family in families.values() if len({experiment.data_key for experiment in family}) > 1]
+    for first, second in _compared_pairs(several):
         ours, theirs = _units(second), _units(first)
         common = sorted(set(ours) & set(theirs))
         splits = len({key for key, _ in common})
         if splits > 1:
-            told = paired(np.array([ours[unit] for unit in common]), np.array([theirs[unit] for unit in common]))
-            compared.append((second[0], first[0], told, splits))
+            difference = paired(np.array([ours[unit] for unit in common]), np.array([theirs[unit] for unit in common]))
+            compared.append((second[0], first[0], difference, splits))
     return compared
 
 
-def _units(group: Sequence[Row]) -> dict[tuple[str, int], float]:
-    return {(row.data_key, seed): value for row in group for seed, value in row.scores("accuracy").items()}
+def _units(group: Sequence[Experiment]) -> dict[tuple[str, int], float]:
+    """Accuracies by split and seed."""
+    return {
+        (experiment.data_key, seed): value
+        for experiment in group
+        for seed, value in experiment.scores("accuracy").items()
+    }
 
 
-def _some_pairs(group: Sequence[T]) -> Iterable[tuple[T, T]]:
+def _compared_pairs(group: Sequence[T]) -> Iterable[tuple[T, T]]:
     return combinations(group, 2) if len(group) <= ALL_PAIRS else ((group[0], other) for other in group[1:])
 
 
-def by_data(found: Sequence[Row]) -> dict[str, list[Row]]:
-    """Rows that were judged on the same data."""
-    groups: dict[str, list[Row]] = {}
-    for row in found:
-        groups.setdefault(row.data_key, []).append(row)
+def by_data(experiments: Sequence[Experiment]) -> dict[str, list[Experiment]]:
+    """Group experiments that were evaluated on the same data."""
+    groups: dict[str, list[Experiment]] = {}
+    for experiment in experiments:
+        groups.setdefault(experiment.data_key, []).append(experiment)
     return groups
 
 
-def pairs(group: Sequence[Row]) -> Iterator[tuple[Row, Row, Paired]]:
-    """Compare rows on the same data by the seeds that both have: all pairs of a few, of many each with the first."""
-    for first, second in _some_pairs(group):
+def pairs(group: Sequence[Experiment]) -> Iterator[tuple[Experiment, Experiment, Paired]]:
+    """Compare experiments on the same data by their common seeds: all pairs of few, or each with the first of many."""
+    for first, second in _compared_pairs(group):
         ours, theirs = second.scores("accuracy"), first.scores("accuracy")
         common = sorted(set(ours) & set(theirs))
         if common:
-            found = paired(np.array([ours[seed] for seed in common]), np.array([theirs[seed] for seed in common]))
-            yield second, first, found
+            difference = paired(np.array([ours[seed] for seed in common]), np.array([theirs[seed] for seed in common]))
+            yield second, first, difference

@@ -1,4 +1,4 @@
-"""A contact sheet: rows of pictures beside their weak and strong views, to look at before a run trains on them."""
+"""A contact sheet: rows of pictures with their weak and strong views, to look at before training."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,11 +31,11 @@ def show(
 
 
 def classes_in_turn(labels: NDArray[np.int32], count: int) -> NDArray[np.int64]:
-    """Places of the first example of each class, then of the second, and so on, `count` in all."""
+    """Indices of the first example of each class, then of the second, and so on, `count` in all."""
     order = np.argsort(labels, kind="stable")
     first = np.searchsorted(labels[order], labels[order])
     turn = np.empty(len(labels), np.int64)
-    turn[order] = np.arange(len(labels)) - first  # how many of its class come before
+    turn[order] = np.arange(len(labels)) - first  # how many examples of the same class come before it
     return np.lexsort((labels, turn))[:count]
 
 
@@ -52,10 +52,10 @@ def make_views(config: Augmentation, pictures: Pictures, count: int, seed: int) 
 
 
 def draw(originals: Pictures, weak: Pictures, strong: Pictures, names: Sequence[str], path: Path) -> None:
-    """Write a PNG: one row a picture, its name, the picture, its weak views, its strong views.
+    """Write a PNG with a row for each picture: its name, the picture, its weak views, its strong views.
 
-    `originals` are [n, H, W, C], `weak` and `strong` [n, views, h, w, C]; a strong view stands as far to the right in
-    its group as the weak view that it was made from.
+    `originals` are [n, H, W, C], `weak` and `strong` [n, views, h, w, C]. A strong view has the same position in its
+    group as the weak view that it was made from.
     """
     font = ImageFont.load_default(FONT_SIZE)
     groups = {"picture": originals[:, None], "weak views": weak, "strong views": strong}
@@ -77,7 +77,7 @@ def draw(originals: Pictures, weak: Pictures, strong: Pictures, names: Sequence[
 
 
 def _left_edges(columns: Sequence[int], start: int, cell: int) -> list[int]:
-    """Where each group begins, and where the next would."""
+    """Where each group begins, and where one more would begin."""
     widths = [count * (cell + GAP) + BETWEEN_GROUPS - GAP for count in columns]
     return [start + sum(widths[:i]) for i in range(len(widths) + 1)]
 
@@ -90,6 +90,6 @@ def _enlarged_size(pictures: Pictures) -> tuple[int, int]:
 
 
 def _enlarged(picture: Pictures) -> Image.Image:
-    """Repeat pixels, so that what is seen is what networks see."""
+    """Enlarge by repeating pixels, so that people see what networks see."""
     image = Image.fromarray(picture[..., 0] if picture.shape[-1] == 1 else picture)
     return image.convert("RGB").resize(_enlarged_size(picture), Image.Resampling.NEAREST)

@@ -1,4 +1,4 @@
-"""How training went: the curves of one run."""
+"""The training curves of one run."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,11 +9,11 @@ from metapl.report.blocks import Plain, Text
 from metapl.report.metrics import LARGEST, Curves
 from metapl.report.svg import Line, line_chart, thin
 
-FEW = 12  # points that are drawn as such
+FEW = 12  # up to so many points are drawn as dots
 
 
 class Chart(NamedTuple):
-    """Which numbers stand in one drawing, and what they are called there."""
+    """The metrics of one chart, and their names in it."""
 
     title: str
     unit: str
@@ -39,7 +39,6 @@ CHARTS = (
             "student_loss": "student",
             "consistency_loss": "consistency",
             "unlabeled_loss": "unlabelled",
-            "labeled_loss": "labelled",
         },
     ),
     Chart(
@@ -70,9 +69,9 @@ NAMES = tuple(name for chart in CHARTS for name in chart.names)
 
 
 def charts(curves: Curves, stage_steps: Sequence[int], columns: int) -> list[Plain]:
-    """Draw what the run has written down, and say what that is worth."""
+    """Draw the run's metrics, with a note on how to read the charts."""
     if not curves.numbers:
-        return [Text("There are no curves: metrics.jsonl has no report.", "warning")]
+        return [Text("There are no curves: metrics.jsonl has no reports.", "warning")]
     last = max(max(points.steps) for points in curves.numbers.values())
     ends = (0.0, max(last, 1.0))
     marks = [float(sum(stage_steps[:i])) for i in range(1, len(stage_steps))]
@@ -83,43 +82,43 @@ def charts(curves: Curves, stage_steps: Sequence[int], columns: int) -> list[Pla
         lines = _lines(chart, curves, ends, columns)
         if lines:
             y = (0.0, 100.0) if chart.percent and chart.title.startswith("Mask") else None
-            told = " ".join(_told(line, chart) for line in lines) + _not_finite(chart, curves)
-            blocks.append(line_chart(chart.title, told, lines, ("steps", chart.unit), ends, y, marks))
+            description = " ".join(_described(line, chart) for line in lines) + _not_finite(chart, curves)
+            blocks.append(line_chart(chart.title, description, lines, ("steps", chart.unit), ends, y, marks))
     return blocks
 
 
 def _lines(chart: Chart, curves: Curves, ends: tuple[float, float], columns: int) -> list[Line]:
-    found = []
-    for name, said in chart.names.items():
+    lines = []
+    for name, title in chart.names.items():
         if name in curves.numbers:
             steps, values = curves.numbers[name].arrays()
-            line = thin(said, steps, values * (100 if chart.percent else 1), ends, columns)
-            found.append(line._replace(dots=len(line.x) <= FEW))
-    return found
+            line = thin(title, steps, values * (100 if chart.percent else 1), ends, columns)
+            lines.append(line._replace(dots=len(line.x) <= FEW))
+    return lines
 
 
 def _about(curves: Curves) -> str:
     if not curves.reports:
-        return "metrics.jsonl has no report: there are evaluations alone, from evaluations.csv."
+        return "metrics.jsonl has no reports: the curves show only the evaluations, from evaluations.csv."
     seeds = f"{len(curves.seeds)} seeds" if len(curves.seeds) > 1 else "one seed"
-    read = f"{_all(curves.reports)} of metrics.jsonl ({seeds}) {'are' if curves.reports > 1 else 'is'} in the curves"
+    which = f"The curves show {_all(curves.reports)} of metrics.jsonl ({seeds})"
     if not curves.whole:
-        read = (
-            f"The curves are made of {curves.reports:,} reports at equal distances, of about {curves.of_reports:,} in "
-            f"metrics.jsonl ({seeds}); what only happened between them is not seen"
+        which = (
+            f"The curves show {curves.reports:,} reports at equal distances, of about {curves.of_reports:,} in "
+            f"metrics.jsonl ({seeds}); they do not show what happened only between these"
         )
     return (
-        f"{read}. A report is a mean since the report before. A line is the mean of what falls on one place of the "
-        "axis, its band reaches from the smallest to the largest value there, over seeds and reports. Dotted uprights: "
-        "a stage ends."
+        f"{which}. A report is the mean since the report before. A line is the mean of all values at one place of the "
+        "axis; its band goes from the smallest to the largest value there, over seeds and reports. Dotted vertical "
+        "lines: a stage ends."
     )
 
 
 def _all(reports: int) -> str:
-    return f"All {reports:,} reports" if reports > 1 else "The only report"
+    return f"all {reports:,} reports" if reports > 1 else "the only report"
 
 
-def _told(line: Line, chart: Chart) -> str:
+def _described(line: Line, chart: Chart) -> str:
     known = np.flatnonzero(np.isfinite(line.middle))
     if not len(known):
         return f"{line.name}: never finite."
@@ -131,4 +130,4 @@ def _told(line: Line, chart: Chart) -> str:
 
 def _not_finite(chart: Chart, curves: Curves) -> str:
     lost = sum(int((~np.isfinite(curves.numbers[name].values)).sum()) for name in chart.names if name in curves.numbers)
-    return f" {lost:,} values were not finite: gaps." if lost else ""
+    return f" {lost:,} values were not finite; they are gaps." if lost else ""

@@ -1,6 +1,6 @@
-"""The page: one file that asks nobody for anything, not even where its policy would let it.
+"""The page as HTML: one file that loads nothing from anywhere, as its policy demands.
 
-`metapl watch` shows the same page, with one more script in it, which asks the server that the page came from.
+`metapl watch` shows the same page with one more script, which asks the page's own server for changes.
 """
 
 import base64
@@ -8,34 +8,34 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
-from metapl.report.blocks import Block, Cell, Figure, Gallery, Heading, Moving, Progress, Section, Table, Text
-from metapl.report.escape import markup
+from metapl.report.blocks import Block, Cell, Figure, Gallery, Heading, Moving, ProgressBar, Section, Table, Text
+from metapl.system.escape import markup
 
 
 def page(title: str, blocks: Sequence[Block], more: Sequence[str] = ()) -> str:
-    """Write the whole page; style and script stand in it, and its policy knows them by their checksums.
+    """The whole page with its style and script; the policy allows only these, by their checksums.
 
-    `more` names what a page has besides what all have: "moons" for moons.css and moons.js.
+    `more` names additional files: "moons" for moons.css and moons.js.
     """
     return _document(title, f"<main>\n{body(title, blocks)}\n</main>", False, more)
 
 
 def live_page(title: str, content: str, version: int) -> str:
-    """The page around a `body` that its first script keeps up to date, before the second one has touched it."""
+    """The page around a `body` that its first script keeps up to date."""
     main = f'<p id="connection" class="warning" role="status" hidden></p>\n<main data-version="{version}">'
     return _document(title, f"{main}\n{content}\n</main>", True)
 
 
 def policy(live: bool = False, more: Sequence[str] = ()) -> str:
-    """What a browser lets the page do: it has its own style and scripts, and a live one asks its own server."""
-    known = " ".join(f"'{_checksum(script)}'" for script in _scripts(live, more))
-    asks = "connect-src 'self'; " if live else ""
-    own = f"style-src '{_checksum(_together('css', more))}'; script-src {known}"
-    return f"default-src 'none'; {own}; img-src data:; {asks}base-uri 'none'; form-action 'none'"
+    """The Content-Security-Policy: the page's own style and scripts; a live page may also ask its own server."""
+    scripts = " ".join(f"'{_checksum(script)}'" for script in _scripts(live, more))
+    connect = "connect-src 'self'; " if live else ""
+    allowed = f"style-src '{_checksum(_style(more))}'; script-src {scripts}"
+    return f"default-src 'none'; {allowed}; img-src data:; {connect}base-uri 'none'; form-action 'none'"
 
 
 def body(title: str, blocks: Sequence[Block]) -> str:
-    """What stands on the page, without style and script."""
+    """The content of the page, without style and script."""
     return f"<h1>{markup(title)}</h1>\n{_all(blocks)}"
 
 
@@ -45,22 +45,23 @@ def _document(title: str, main: str, live: bool, more: Sequence[str] = ()) -> st
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy(live, more)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{markup(title)}</title>\n<style>{_together('css', more)}</style>\n</head>\n<body>\n{main}\n"
+        f"<title>{markup(title)}</title>\n<style>{_style(more)}</style>\n</head>\n<body>\n{main}\n"
         f"{scripts}\n</body>\n</html>\n"
     )
 
 
 def _scripts(live: bool, more: Sequence[str]) -> list[str]:
-    """The one that follows a run comes first: it keeps what was sent, before the other touches it."""
-    return [*([_file("live.js")] if live else []), _together("js", more)]
+    """The script of a live page comes first: it copies the content before the other script changes it."""
+    page = "".join(page_file(f"{name}.js") for name in ("page", *more))
+    return [*([page_file("live.js")] if live else []), page]
 
 
-def _together(kind: str, more: Sequence[str]) -> str:
-    return "".join(_file(f"{name}.{kind}") for name in ("page", *more))
+def _style(more: Sequence[str]) -> str:
+    return "".join(page_file(f"{name}.css") for name in ("base", "page", *more))
 
 
 def _all(blocks: Iterable[Block]) -> str:
-    """Figures that follow each other stand side by side where there is room."""
+    """All blocks; figures that follow each other are side by side if there is room."""
     parts: list[str] = []
     for block in blocks:
         part = _block(block)
@@ -75,7 +76,7 @@ def _block(block: Block) -> str:
     match block:
         case Heading(text):
             return f"<h2>{markup(text)}</h2>"
-        case Progress(text, done, total):
+        case ProgressBar(text, done, total):
             bar = f'<progress value="{done}" max="{total}" aria-label="{markup(text)}"></progress>'
             return f'<div class="progress"><p>{markup(text)}</p>{bar}</div>'
         case Text(text, kind):
@@ -83,8 +84,8 @@ def _block(block: Block) -> str:
         case Table():
             return _table(block)
         case Figure():
-            said = f"<figcaption>{markup(block.title)}</figcaption>"
-            return f'<figure>{said}{block.svg}<p class="note">{markup(block.description)}</p></figure>'
+            caption = f"<figcaption>{markup(block.title)}</figcaption>"
+            return f'<figure>{caption}{block.svg}<p class="note">{markup(block.description)}</p></figure>'
         case Gallery():
             return _gallery(block)
         case Moving():
@@ -117,16 +118,17 @@ def _cell(cell: Cell, kind: str) -> str:
 
 def _gallery(gallery: Gallery) -> str:
     shown = "".join(
-        f'<li><img src="{markup(one.data)}" alt="{markup(one.caption)}">{one.drawing}<span aria-hidden="true">'
-        f"{markup(one.caption)}</span></li>"
-        for one in gallery.pictures
+        f'<li><img src="{markup(picture.data)}" alt="{markup(picture.caption)}">{picture.drawing}'
+        f'<span aria-hidden="true">{markup(picture.caption)}</span></li>'
+        for picture in gallery.pictures
     )
-    kind = "gallery drawn" if any(one.drawing for one in gallery.pictures) else "gallery"
+    kind = "gallery drawn" if any(picture.drawing for picture in gallery.pictures) else "gallery"
     head = f'<h3>{markup(gallery.title)}</h3><p class="note">{markup(gallery.description)}</p>'
     return f'<section>{head}<ul class="{kind}">{shown}</ul></section>'
 
 
-def _file(name: str) -> str:
+def page_file(name: str) -> str:
+    """A style or script of the page."""
     return resources.files("metapl.report").joinpath("page", name).read_text("utf-8")
 
 

@@ -1,8 +1,7 @@
-"""A confusion matrix of many classes, as a small picture: a mark for each pair would make the page large, not clear.
+"""A confusion matrix of many classes, as a small picture: a mark for each pair would make the page large and unclear.
 
-The picture is a PNG of few colours with transparency, so that it lies on a light page as on a dark one. Beyond `MOST`
-classes, neighbours share a row and a column, which show the largest share among them: what is often confused stays
-seen.
+The picture is a PNG with few colours and transparency, for light and dark pages. With more than `MOST` classes,
+neighbours share a row and a column, which show the largest share among them, so that frequent mistakes stay visible.
 """
 
 import base64
@@ -14,19 +13,19 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from metapl.report.blocks import Figure
-from metapl.report.escape import markup, shortened
 from metapl.report.svg import RIGHT, WIDTH, document
+from metapl.system.escape import markup, shortened
 
-MOST = 100  # rows of the picture: a point of more could hardly be seen on a phone
-NAMED = 8  # rows that have their name beside them
+MOST = 100  # rows of the picture; with more, points would be too small on a phone
+NAMED = 8  # rows that have a name
 LETTERS = 12
 LEFT, TOP = 96, 8
 RIGHT_COLOUR, WRONG_COLOUR = (74, 134, 216), (217, 83, 74)  # seen on white and on black
-LEVELS = 7  # shades of each; 0 is nothing
+LEVELS = 7  # shades of each colour; 0 is transparent
 
 
 def large_matrix(title: str, description: str, counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
-    """Rows are what is right, columns what was answered; a stronger colour is more of the row."""
+    """Rows are true classes, columns predicted classes; a stronger colour is a larger share of the row."""
     shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
     together = -(-len(names) // MOST)
     levels = _levels(_pooled(shares, together))
@@ -36,14 +35,15 @@ def large_matrix(title: str, description: str, counts: NDArray[np.int64], names:
     drawn = f'<image {box} preserveAspectRatio="none" image-rendering="pixelated" href="{href}"/>'
     frame = f'<path class="axis" fill="none" d="M{LEFT} {TOP}h{side}v{side}h-{side}z"/>'
     height = TOP + side + 24
-    told = f'<text class="tick" x="{LEFT}" y="{height - 8}">rows: the right class; columns: the answer</text>'
+    legend = f'<text class="tick" x="{LEFT}" y="{height - 8}">rows: true class; columns: predicted class</text>'
     pairs = f"; each point is the largest of {together}×{together} pairs" if together > 1 else ""
-    said = f"{description} Blue on the diagonal is right, red is wrong; the stronger, the more of the class{pairs}."
-    return Figure(title, said, document(title, said, height, [drawn, frame, *_names(names, side), told]))
+    description += f" Blue on the diagonal is right, red is wrong; stronger means a larger share of the class{pairs}."
+    parts = [drawn, frame, *_names(names, side), legend]
+    return Figure(title, description, document(title, description, height, parts))
 
 
 def _pooled(shares: NDArray[np.float64], together: int) -> NDArray[np.float64]:
-    """The largest of each block of so many classes each way."""
+    """The largest value of each block of `together` rows and columns."""
     if together == 1:
         return shares
     starts = np.arange(0, len(shares), together)
@@ -51,7 +51,7 @@ def _pooled(shares: NDArray[np.float64], together: int) -> NDArray[np.float64]:
 
 
 def _levels(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """1 to 7 for what is wrong, 8 to 14 for the diagonal; roots, so that what is rare is seen beside what is not."""
+    """1 to 7 for mistakes, 8 to 14 for the diagonal; square roots, so that rare mistakes are visible, too."""
     levels = np.ceil(LEVELS * np.sqrt(shares)).astype(np.uint8)
     levels[np.diag_indices_from(levels)] += np.where(np.diag(levels) > 0, LEVELS, 0).astype(np.uint8)
     return levels
@@ -67,7 +67,7 @@ def _png(levels: NDArray[np.uint8]) -> bytes:
 
 
 def _names(names: Sequence[str], side: int) -> list[str]:
-    """Some of the classes, each beside its row."""
+    """Names of some classes, each beside its row."""
     shown = np.unique(np.linspace(0, len(names) - 1, NAMED).round().astype(int)).tolist()
     return [
         f'<text x="{LEFT - 5}" y="{TOP + (row + 0.5) / len(names) * side + 3.5:.1f}" font-size="11" '

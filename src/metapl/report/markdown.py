@@ -1,13 +1,13 @@
-"""The page's twin for terminals, diffs and wikis: the same words and numbers; drawings are told in a sentence."""
+"""The page as Markdown, for terminals, diffs and wikis: the same words and numbers; a sentence for each drawing."""
 
 from collections.abc import Iterable, Sequence
 
-from metapl.report.blocks import Block, Figure, Gallery, Heading, Moving, Progress, Section, Table, Text
-from metapl.report.escape import markdown
+from metapl.report.blocks import Block, Figure, Gallery, Heading, Moving, ProgressBar, Section, Table, Text
+from metapl.system.escape import markdown
 
 
 def page(title: str, blocks: Sequence[Block]) -> str:
-    """Write the whole text."""
+    """The whole text."""
     return "\n\n".join([f"# {markdown(title)}", *_all(blocks, 2)]) + "\n"
 
 
@@ -20,7 +20,7 @@ def _block(block: Block, level: int) -> Iterable[str]:
     match block:
         case Heading(text):
             yield f"{'#' * level} {markdown(text)}"
-        case Progress(text):
+        case ProgressBar(text):
             yield markdown(text)
         case Text(text, kind):
             yield f"**Note:** {markdown(text)}" if kind == "warning" else markdown(text)
@@ -30,8 +30,8 @@ def _block(block: Block, level: int) -> Iterable[str]:
         case Figure() | Moving():
             yield f"*Figure in report.html: {markdown(block.title)}.* {markdown(block.description)}"
         case Gallery():
-            told = "; ".join(markdown(one.caption) for one in block.pictures)
-            yield f"*Pictures in report.html: {markdown(block.title)}.* {markdown(block.description)} {told}"
+            captions = "; ".join(markdown(picture.caption) for picture in block.pictures)
+            yield f"*Pictures in report.html: {markdown(block.title)}.* {markdown(block.description)} {captions}"
         case Section():
             yield f"{'#' * level} {markdown(block.title)}"
             yield from _all(block.blocks, level + 1)

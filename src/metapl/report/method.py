@@ -1,4 +1,4 @@
-"""What a run's settings amount to: the method in the paper's words, and the preset that it is of."""
+"""Name a run's method in the paper's words, and find the preset that it was started from."""
 
 import json
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from metapl import config as configs
 from metapl.config import Checkpoint, Config
 from metapl.guards.settings import Guards
-from metapl.report.read import Loaded, table
+from metapl.report.read import ReportedRun, table
 from metapl.schema import ConfigError, to_dict
 
-# What a run may have of its own without being another experiment.
-_ASIDE = (
+# Settings that do not make a run another experiment.
+_IGNORED = (
     "seed",
     "log_every_steps",
     "eval_every_steps",
@@ -45,20 +45,20 @@ RUNGS = (
 
 
 class Origin(NamedTuple):
-    """The preset that a run is of, and what the paper says of it."""
+    """The preset of a run, and the paper's number for it."""
 
     preset: str = ""
-    paper: str = ""  # from the preset's header; "" for a run of no preset
-    changes: tuple[str, ...] = ()  # settings that are not the preset's: then the paper's number is not of this run
+    paper: str = ""  # from the preset's header; "" for a run without a preset
+    changes: tuple[str, ...] = ()  # settings that differ from the preset's; then the paper's number is not for this run
 
     @property
     def number(self) -> str:
-        """What the paper says, where that is a number for these very settings."""
+        """The paper's number, if it has one for exactly these settings."""
         return self.paper if "%" in self.paper and not self.paper.startswith("no") else ""
 
 
-def title(loaded: Loaded) -> str:
-    """Name the method as the paper's figures do."""
+def title(loaded: ReportedRun) -> str:
+    """The method's name, as in the paper's figures."""
     stages = [table(stage.get("method")) for stage in loaded.stages]
     if not stages:
         return "?"
@@ -68,7 +68,7 @@ def title(loaded: Loaded) -> str:
     if len(words) > 1 and stages[-1].get("name") == "supervised" and stages[-2].get("name") != "supervised":
         words[-1] = "finetuning"
     if len(words) > 1 and words[0] == "Supervised" and words[1] != "finetuning":
-        words = words[1:]  # the teacher's own stage; what follows says what it is for
+        words = words[1:]  # the teacher's own stage, which the next name includes
     return " + ".join(words)
 
 
@@ -88,28 +88,28 @@ def _of_stage(method: Mapping[str, Any]) -> str:
     return _NAMES.get(name, name)
 
 
-def experiment(loaded: Loaded, splits: bool = True) -> str:
-    """Runs with the same one differ in their seeds alone; without `splits`, also in who is labelled."""
-    own = {name: value for name, value in loaded.settings.items() if name not in _ASIDE}
+def experiment_key(loaded: ReportedRun, splits: bool = True) -> str:
+    """A key that is equal for runs that differ only in their seeds; without `splits`, also in their split."""
+    settings = {name: value for name, value in loaded.settings.items() if name not in _IGNORED}
     if not splits:
-        own["data"] = {name: value for name, value in table(own.get("data")).items() if name != "split"}
-        return f"{loaded.labels} {json.dumps(own, sort_keys=True, default=str)}"
-    return f"{loaded.data_key} {json.dumps(own, sort_keys=True, default=str)}"
+        settings["data"] = {name: value for name, value in table(settings.get("data")).items() if name != "split"}
+        return f"{loaded.labels} {json.dumps(settings, sort_keys=True, default=str)}"
+    return f"{loaded.data_key} {json.dumps(settings, sort_keys=True, default=str)}"
 
 
-def origin(loaded: Loaded) -> Origin:
-    """Find the preset: that of the run's command, or else one with the same settings."""
+def origin(loaded: ReportedRun) -> Origin:
+    """Find the preset: the one in the run's command, or else one with the same settings."""
     try:
-        own = _bare(configs.parse((loaded.run.path / "config.toml").read_text("utf-8"), "config.toml"))
+        config = _bare(configs.parse((loaded.run.path / "config.toml").read_text("utf-8"), "config.toml"))
     except (ConfigError, OSError, UnicodeDecodeError):
         return Origin()
     command = loaded.environment.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
     named = next((word for word in words[2:3] if word in _presets()), None)
     if named is not None:
-        changes = _changes(to_dict(own), to_dict(_preset(named)))
+        changes = _changes(to_dict(config), to_dict(_preset(named)))
         return Origin(named, "" if changes else paper(named), tuple(changes))
-    same = [name for name in _presets() if _preset(name) == own]
+    same = [name for name in _presets() if _preset(name) == config]
     return Origin(same[0], paper(same[0])) if same else Origin()
 
 
@@ -137,7 +137,7 @@ def _text(name: str) -> str:
 
 
 def _bare(config: Config) -> Config:
-    """All but what makes no other experiment."""
+    """The settings without those of `_IGNORED`."""
     return replace(
         config,
         seed=0,
@@ -151,19 +151,19 @@ def _bare(config: Config) -> Config:
     )
 
 
-def _changes(own: Any, preset: Any, path: str = "") -> list[str]:
-    if isinstance(own, Mapping) and isinstance(preset, Mapping):
-        names = [*own, *(name for name in preset if name not in own)]
+def _changes(settings: Any, preset: Any, path: str = "") -> list[str]:
+    if isinstance(settings, Mapping) and isinstance(preset, Mapping):
+        names = [*settings, *(name for name in preset if name not in settings)]
         return [
             change
             for name in names
-            for change in _changes(own.get(name), preset.get(name), f"{path}.{name}" if path else name)
+            for change in _changes(settings.get(name), preset.get(name), f"{path}.{name}" if path else name)
         ]
-    if isinstance(own, list) and isinstance(preset, list) and len(own) == len(preset):
-        pairs = enumerate(zip(own, preset, strict=True))
+    if isinstance(settings, list) and isinstance(preset, list) and len(settings) == len(preset):
+        pairs = enumerate(zip(settings, preset, strict=True))
         return [change for i, (a, b) in pairs for change in _changes(a, b, f"{path}.{i}")]
-    return [] if own == preset else [f"{path} {_said(own)}, preset {_said(preset)}"]
+    return [] if settings == preset else [f"{path} {_short(settings)}, preset {_short(preset)}"]
 
 
-def _said(value: Any) -> str:
+def _short(value: Any) -> str:
     return "none" if value is None else str(value) if len(str(value)) < 40 else "…"

@@ -1,8 +1,8 @@
-"""A run's curves, out of metrics.jsonl: short files as a whole, of long ones lines at equal distances.
+"""A run's curves, from metrics.jsonl: all lines of short files, lines at equal distances of long ones.
 
 A hundred thousand lines are a hundred megabytes of JSON, and fifty such runs would take minutes to read. A page has
-room for some hundred points, so that of a long file some lines are picked; the page says so. Evaluations are rare and
-matter more: all of them count, or, if there are very many, every second, fourth, … one.
+room for some hundred points, so only some lines of a long file are read; the page says so. Evaluations are rare and
+matter more: all of them are read, or, if there are very many, every second, fourth, … one.
 """
 
 import csv
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from metapl.report.read import is_count, is_number
 
-WHOLE_BYTES = 4 << 20  # files up to this long are read as a whole
-PICKED = 1000  # lines of a longer one
-FEWEST = 200  # however long its lines are
+WHOLE_BYTES = 4 << 20  # files up to this size are read completely
+PICKED = 1000  # lines that are read of a longer file
+FEWEST = 200  # lines, however long they are
 MOST_EVALUATIONS = 4000
 _BLOCK, _LARGE_BLOCK = 1 << 14, 1 << 20
 _EVALUATION = b'"test_accuracy"'
@@ -31,13 +31,13 @@ HISTOGRAM, LARGEST = "pseudo_label_histogram", "largest_class_share"
 
 @dataclass
 class Points:
-    """Values of one number, with the steps that they are of; nan is what was not finite."""
+    """Values of one metric and their steps; nan for what was not finite."""
 
     steps: list[float] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Both, ordered by step."""
+        """Steps and values, ordered by step."""
         steps, values = np.array(self.steps, float), np.array(self.values, float)
         values[~np.isfinite(values)] = np.nan
         order = np.argsort(steps, kind="stable")
@@ -46,25 +46,25 @@ class Points:
 
 @dataclass
 class Curves:
-    """What a run has written down on its way."""
+    """The metrics that a run has written."""
 
     numbers: dict[str, Points] = field(default_factory=dict)
     reports: int = 0  # lines that were read
-    of_reports: int = 0  # lines that there are; about, if not all were read
+    of_reports: int = 0  # lines in the file; an estimate, if not all were read
     seeds: set[int] = field(default_factory=set)
-    damaged: int = 0  # lines that are no JSON, or not of a report
+    damaged: int = 0  # lines that are not JSON, or not a report
 
     @property
     def whole(self) -> bool:
-        """Was every line read?"""
+        """Whether every line was read."""
         return self.reports == self.of_reports
 
 
 class Evaluations:
-    """Lines with an evaluation, of a file that may grow: what was looked through once is not read again.
+    """The lines with an evaluation, of a file that may grow; no part of it is read twice.
 
-    A file that was cut is read anew; a resumed run writes the same bytes again (journal.py), so that one that has grown
-    back meanwhile has the same lines as before.
+    A file that was cut is read again from its start. A resumed run writes the same bytes again (journal.py), so a file
+    that was cut and has grown back has the same lines as before.
     """
 
     def __init__(self) -> None:
@@ -74,11 +74,11 @@ class Evaluations:
         self._file, self._end, self._kept, self._count, self._every = file, 0, list[bytes](), 0, 1
 
     def read(self, path: Path) -> list[bytes]:
-        """All of them; every second one is let go whenever there are too many."""
+        """All of them; whenever there are too many, every second one is dropped."""
         with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            if (found.st_dev, found.st_ino) != self._file or found.st_size < self._end:
-                self._forget((found.st_dev, found.st_ino))
+            status = os.fstat(file.fileno())
+            if (status.st_dev, status.st_ino) != self._file or status.st_size < self._end:
+                self._forget((status.st_dev, status.st_ino))
             file.seek(self._end)
             for line in _with(file, _EVALUATION):
                 if self._count % self._every == 0:
@@ -93,7 +93,7 @@ class Evaluations:
 def read(
     run: Path, stage_steps: Sequence[int], names: Collection[str], remembered: Evaluations | None = None
 ) -> Curves:
-    """Read what there is of these numbers; a file that is missing or damaged gives fewer curves, never an error."""
+    """Read these metrics; a missing or damaged file gives fewer curves, never an error."""
     curves = Curves()
     path = run / "metrics.jsonl"
     try:
@@ -119,8 +119,8 @@ def read(
     return curves
 
 
-class Remembering:
-    """Reads the same runs again and again, and of long files only what is new."""
+class CachedReader:
+    """Reads the same runs again and again; of long files it reads only new evaluations."""
 
     def __init__(self) -> None:
         self._evaluations: dict[Path, Evaluations] = {}
@@ -134,13 +134,13 @@ Read = Callable[[Path, Sequence[int], Collection[str]], Curves]
 
 
 def _all(path: Path) -> Iterator[bytes]:
-    """All but a last one that is half written."""
+    """All lines except a half-written last one."""
     with path.open("rb") as file:
         yield from (line for line in file if line.strip() and line.endswith((b"\n", b"}")))
 
 
 def _picked(path: Path, size: int) -> Iterator[bytes]:
-    """Lines that begin at or after places at equal distances, and the last whole one."""
+    """The first whole line after each of many places at equal distances."""
     with path.open("rb") as file:
         number = file.fileno()
         first = _line_after(number, 0, size)
@@ -149,17 +149,17 @@ def _picked(path: Path, size: int) -> Iterator[bytes]:
         count = int(min(PICKED, max(FEWEST, 4 * WHOLE_BYTES // (first[1] + 1))))
         seen = -1
         for place in np.linspace(0, size, count, endpoint=False).astype(int).tolist():
-            if place <= seen:  # inside a long line, after which it goes on with the one that is there already
+            if place <= seen:  # inside a long line that was read already
                 continue
-            found = _line_after(number, place, size)
-            if found is None:
+            line = _line_after(number, place, size)
+            if line is None:
                 return
-            seen = found[0]
-            yield os.pread(number, found[1], seen)
+            seen = line[0]
+            yield os.pread(number, line[1], seen)
 
 
 def _line_after(file: int, place: int, size: int) -> tuple[int, int] | None:
-    """Where the first whole line from a place on begins, and its length; None if the file ends before."""
+    """Start and length of the first whole line at or after a place; None if there is none."""
     start = 0 if place == 0 else None
     block, at = b"", place
     while at < size:
@@ -175,9 +175,9 @@ def _line_after(file: int, place: int, size: int) -> tuple[int, int] | None:
 
 
 def _with(file: IO[bytes], word: bytes) -> Iterator[bytes]:
-    """Lines with a word in them; the others are not even told apart, which is most of the time that lines take.
+    """Lines that contain a word; other lines are not split, because splitting takes most of the time.
 
-    The file is left where the next line begins: one that is half written is for the next time.
+    The file is left where the next line begins, so that a half-written line is read the next time.
     """
     while block := file.read(_LARGE_BLOCK):
         block += file.readline()
@@ -194,17 +194,17 @@ def _with(file: IO[bytes], word: bytes) -> Iterator[bytes]:
 
 def _add(curves: Curves, line: bytes, starts: Sequence[int], names: Iterable[str]) -> None:
     try:
-        found = json.loads(line)
+        report = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict) or not is_count(found.get("step")) or not is_count(found.get("stage")):
+        report = None
+    if not isinstance(report, dict) or not is_count(report.get("step")) or not is_count(report.get("stage")):
         curves.damaged += 1
         return
-    seeds = found.get("seeds")
+    seeds = report.get("seeds")
     curves.seeds |= {seed for seed in seeds if isinstance(seed, int)} if isinstance(seeds, list) else set()
-    step = _over_stages(found["stage"], found["step"], starts)
+    step = _over_stages(report["stage"], report["step"], starts)
     for name in names:
-        if values := _flat(found, name):
+        if values := _flat(report, name):
             points = curves.numbers.setdefault(name, Points())
             points.steps += [step] * len(values)
             points.values += values
@@ -215,17 +215,17 @@ def _over_stages(stage: int, step: int, starts: Sequence[int]) -> float:
 
 
 def _flat(line: Mapping[str, Any], name: str) -> list[float]:
-    """One value for each seed; of a histogram, the share of the most frequent class."""
+    """One value for each seed; for a histogram, the share of the most frequent class."""
     values = line.get(HISTOGRAM if name == LARGEST else name)
     if not isinstance(values, list):
         return []
     if name == LARGEST:
-        return [max(map(_number, one), default=math.nan) for one in values if isinstance(one, list)]
-    return [one if type(one) is float else _number(one) for one in values]
+        return [max(map(_number, shares), default=math.nan) for shares in values if isinstance(shares, list)]
+    return [value if type(value) is float else _number(value) for value in values]
 
 
 def _from_table(curves: Curves, path: Path, starts: Sequence[int]) -> None:
-    """Take evaluations of a finished run from evaluations.csv, where their numbers are whole."""
+    """Take a finished run's evaluations from evaluations.csv, where their numbers are not rounded."""
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = list(_thinned(csv.DictReader(file)))
@@ -261,5 +261,5 @@ def _thinned(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _number(value: Any) -> float:
-    """Not a number where there is none: null stands for what was not finite."""
+    """The number, or nan if it is none: null stands for what was not finite."""
     return float(value) if is_number(value) else math.nan

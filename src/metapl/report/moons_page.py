@@ -1,4 +1,4 @@
-"""The TwoMoon page: how each method's decision regions come to be, and how often each succeeds."""
+"""The TwoMoon page: how each method's decision regions develop, and how often each method succeeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ Families = Mapping[str, Sequence[str]]  # methods that are drawn in one chart
 
 
 def page(summary: Summary, courses: Mapping[str, Course], families: Families, panels: Moving, success: float) -> str:
-    """Write the page; `success` is the accuracy that counts as one."""
+    """The page as HTML; `success` is the accuracy from which on a training counts as a success."""
     sets = _datasets(summary)
     title = f"TwoMoon: {len(summary)} methods on {sets} data {'set' if sets == 1 else 'sets'}"
     return html.page(title, blocks(summary, courses, families, panels, success), more=["moons"])
@@ -26,13 +26,13 @@ def page(summary: Summary, courses: Mapping[str, Course], families: Families, pa
 def blocks(
     summary: Summary, courses: Mapping[str, Course], families: Families, panels: Moving, success: float
 ) -> list[Block]:
-    """What stands on it."""
+    """The content of the page."""
     sets = _datasets(summary)
     return [
         Text(
             "Two half circles of points in the plane, six of them labelled (Section 3.1 of the paper). Every method "
             f"trains the same small network on the same {sets} random data {'set' if sets == 1 else 'sets'}, with "
-            f"the same seeds. A success is {100 * success:g} % or more of all points right."
+            f"the same seeds. A success means that {100 * success:g} % or more of all points are right."
         ),
         Text(f"Made by metapl {metapl.__version__}.", "note"),
         panels,
@@ -40,14 +40,14 @@ def blocks(
         Heading("Over all data sets"),
         _results(summary),
         Text(
-            "Intervals of success are Wilson's 95 % ones; ± is the standard deviation over data sets. "
-            "The panels above are the first data sets, whatever they show; this table is about all of them.",
+            "The intervals of success are Wilson's, at 95 %; ± is the standard deviation over data sets. "
+            "The panels above show the first data sets, not chosen ones; this table is about all data sets.",
             "note",
         ),
         _differences(summary),
         Text(
-            "On the same data sets and seeds, with the 95 % interval of the mean (Student's t); one data set has none. "
-            "Nothing is corrected for the number of comparisons.",
+            "On the same data sets and seeds, with the 95 % interval of the mean (Student's t), which needs two data "
+            "sets or more. There is no correction for the number of comparisons.",
             "note",
         ),
         _success_bars(summary, success),
@@ -68,8 +68,10 @@ def _share(entry: Mapping[str, Any]) -> Share:
 def _whose_steps(summary: Summary) -> str:
     fewest = min(entry["steps"] for entry in summary.values())
     longer = [entry["title"] for entry in summary.values() if entry["steps"] > fewest]
-    said = "Shown is the network that is evaluated: the student where there is one."
-    return f"{said} Of {' and '.join(longer)}, its steps come after those of its teacher." if longer else said
+    sentence = "The panels show the network that is evaluated: the student, if the method has one."
+    if not longer:
+        return sentence
+    return f"{sentence} For {' and '.join(longer)}, the student's steps come after the teacher's."
 
 
 def _results(summary: Summary) -> Table:
@@ -88,7 +90,7 @@ def _results(summary: Summary) -> Table:
             ]
         )
     columns = ("method", "success (%)", "95 % interval", "accuracy (%)", "data sets", "steps", "seconds")
-    return Table("How often each method succeeds, and how good it is", columns, rows)
+    return Table("Successes and accuracy of each method", columns, rows)
 
 
 def _differences(summary: Summary) -> Table:
@@ -117,8 +119,8 @@ def _success_bars(summary: Summary, success: float) -> Figure:
         ends = 100 * share.low, 100 * share.high
         items.append(Bar(entry["title"], 100 * share.share, 0.0, f"{100 * share.share:.0f} %", ends))
     best = max(items, key=lambda bar: bar.value)
-    said = f"Highest: {best.name}, {best.text}. Whiskers: 95 % intervals (Wilson)."
-    return bars(f"Data sets on which {100 * success:g} % of the points are right", said, items, 100.0)
+    description = f"Highest: {best.name}, {best.text}. Whiskers: 95 % intervals (Wilson)."
+    return bars(f"Data sets (%) with {100 * success:g} % or more of the points right", description, items, 100.0)
 
 
 def _spans(summary: Summary) -> Figure:
@@ -128,12 +130,13 @@ def _spans(summary: Summary) -> Figure:
             ends = () if pair["low"] is None else (100 * pair["low"], 100 * pair["high"])
             shown.append(Span(entry["title"], f"against {summary[other]['title']}", 100 * pair["mean"], *ends))
     best = max(shown, key=lambda span: span.middle)
-    said = f"Largest: {best.name} {best.against}, {best.middle:+.1f}. Whiskers: 95 % intervals of the mean difference."
-    return spans("Paired differences of accuracy (points)", said, shown)
+    largest = f"Largest: {best.name} {best.against}, {best.middle:+.1f}."
+    description = f"{largest} Whiskers: 95 % intervals of the mean difference."
+    return spans("Paired differences of accuracy (points)", description, shown)
 
 
 def _charts(summary: Summary, courses: Mapping[str, Course], families: Families, success: float) -> list[Figure]:
-    """Two charts for each family: as many lines as can be told apart."""
+    """Two charts for each family of methods, so that a chart has few lines."""
     lowest = 100 * min(float(np.mean(course.accuracies, 1).min()) for course in courses.values()) - 2
     means, shares = [], []
     for family, names in families.items():
@@ -151,5 +154,5 @@ def _line(title: str, course: Course, values: Any) -> Line:
 
 
 def _ends(lines: Sequence[Line]) -> str:
-    told = " ".join(f"{line.name}: {line.middle[-1]:.1f} % at the end." for line in lines)
-    return f"{told} Over all data sets, at some steps of the training."
+    ends = " ".join(f"{line.name}: {line.middle[-1]:.1f} % at the end." for line in lines)
+    return f"{ends} Over all data sets, at some steps of the training."

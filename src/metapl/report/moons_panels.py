@@ -1,7 +1,7 @@
 """The moving part of the TwoMoon page: a panel for each method, and a slider over the steps of the training.
 
-The panels show the end of the training by themselves; the page's script (`page/moons.js`) finds all other frames in the
-data beside them and moves the outlines.
+Without a script, the panels show the end of the training. The page's script (`page/moons.js`) reads the other frames
+from the data beside the panels and moves the outlines.
 """
 
 import json
@@ -13,13 +13,13 @@ import numpy as np
 from metapl.data.sources.dataset import Dataset
 from metapl.report import moons_regions
 from metapl.report.blocks import Moving
-from metapl.report.escape import markup
 from metapl.report.moons_film import Shown
 from metapl.report.moons_regions import PROBABILITIES, WIDTH, Corners
+from metapl.system.escape import markup
 
-EVERY = 6  # of so many points one is drawn: all of them would hide the regions
+EVERY = 6  # every sixth point is drawn: all of them would hide the regions
 SMALL, LARGE = 4, 13  # units from the middle of a mark to its tip
-EVEN = PROBABILITIES.index(0.5)  # whose outline is where both classes are as probable
+EVEN = PROBABILITIES.index(0.5)  # on this outline both classes are equally probable
 
 Paths = Sequence[Sequence[Sequence[Sequence[str]]]]  # [methods][frames][data sets][probabilities]
 
@@ -27,7 +27,7 @@ Paths = Sequence[Sequence[Sequence[Sequence[str]]]]  # [methods][frames][data se
 def moving(
     titles: Sequence[str], shown: Shown, seeds: Sequence[int], datasets: Sequence[Dataset], success: float
 ) -> Moving:
-    """All panels, what moves them, and what they need for it; `success` is the accuracy that counts as one."""
+    """All panels with their controls and data; `success` is the accuracy from which on a training is a success."""
     tall = moons_regions.height(shown.box)
     paths = _outlines(shown, tall)
     marks = [_marks(dataset, shown) for dataset in datasets]
@@ -55,7 +55,7 @@ def moving(
 
 
 def _description(seeds: Sequence[int]) -> str:
-    return f"What each method makes of the plane, step by step, on the data sets {', '.join(map(str, seeds))}."
+    return f"The decision regions of each method, step by step, on the data sets {', '.join(map(str, seeds))}."
 
 
 def _outlines(shown: Shown, tall: int) -> Paths:
@@ -65,15 +65,15 @@ def _outlines(shown: Shown, tall: int) -> Paths:
 
 
 def _marks(dataset: Dataset, shown: Shown) -> list[str]:
-    """Points of the first class, of the second, and those of each class that have labels."""
-    found = []
+    """Outlines of the points of each class, then of the labelled points of each class."""
+    outlines = []
     for points, labels, reach in (
         (np.asarray(dataset.test)[::EVERY], dataset.test_labels[::EVERY], SMALL),
         (np.asarray(dataset.labeled), dataset.labels, LARGE),
     ):
         places = moons_regions.place(points.astype(np.float32), shown.box)
-        found += [_circles(places[labels == 0], reach), _diamonds(places[labels == 1], reach)]
-    return found
+        outlines += [_circles(places[labels == 0], reach), _diamonds(places[labels == 1], reach)]
+    return outlines
 
 
 def _circles(places: Corners, reach: int) -> str:
@@ -82,14 +82,14 @@ def _circles(places: Corners, reach: int) -> str:
 
 
 def _diamonds(places: Corners, reach: int) -> str:
-    """Larger than circles to the tips, and so of the same size to the eye."""
+    """Diamonds, a little larger than the circles to their tips, so that both look equally large."""
     tip = reach + 1 + reach // 8
     steps = f"l{tip} {tip}-{tip} {tip}-{tip}-{tip}z"
     return "".join(f"M{x} {y - tip}{steps}" for x, y in places.tolist())
 
 
 def _stock(marks: Sequence[str]) -> str:
-    """The points, once: all panels use them."""
+    """The points, once, for all panels to use."""
     kinds = ("moon0", "moon1", "moon0 labelled", "moon1 labelled")
     paths = "".join(f'<path class="{kind}" d="{path}"/>' for kind, path in zip(kinds, marks, strict=True))
     return f'<svg class="stock" aria-hidden="true"><defs><g id="marks">{paths}</g></defs></svg>'
@@ -97,18 +97,18 @@ def _stock(marks: Sequence[str]) -> str:
 
 def _panel(title: str, which: str, percent: float, paths: Sequence[str], success: float, step: int, tall: int) -> str:
     shades = "".join(f'<path class="shade{i}" d="{path}"/>' for i, path in enumerate(paths, 1))
-    said = f"{title}, {which}, at step {step:,}: {percent:.2f} % of the points right"
+    label = f"{title}, {which}, at step {step:,}: {percent:.2f} % of the points right"
     reached = "reached" if percent >= 100 * success else ""
     return (
         f'<figure data-title="{markup(title)}"><figcaption>{markup(title)}</figcaption>'
-        f'<svg viewBox="0 0 {WIDTH} {tall}" role="img" aria-label="{markup(said)}">'
+        f'<svg viewBox="0 0 {WIDTH} {tall}" role="img" aria-label="{markup(label)}">'
         f'<rect class="shade0" width="{WIDTH}" height="{tall}"/>{shades}<path class="even" d="{paths[EVEN]}"/>'
         f'<use href="#marks"/></svg><p class="accuracy {reached}">{percent:.2f} %</p></figure>'
     )
 
 
 def _controls(steps: Sequence[int], seeds: Sequence[int]) -> str:
-    """Hidden until the script is there that obeys them."""
+    """The slider and the buttons, hidden until the script shows them."""
     last = len(steps) - 1
     options = "".join(f'<option value="{number}">{seed}</option>' for number, seed in enumerate(seeds))
     return (
@@ -118,7 +118,7 @@ def _controls(steps: Sequence[int], seeds: Sequence[int]) -> str:
         f'aria-label="Training step" aria-valuetext="step {steps[-1]:,} of {steps[-1]:,}">'
         f'<span class="now">step {steps[-1]:,} of {steps[-1]:,}</span>'
         f'<label>data set <select class="which" autocomplete="off">{options}</select></label></div>'
-        f'<noscript><p class="note">The slider needs JavaScript. Shown is the end of the training, on data set '
+        f'<noscript><p class="note">The slider needs JavaScript. The panels show the end of the training, on data set '
         f"{seeds[0]}.</p></noscript>"
     )
 
@@ -135,7 +135,7 @@ def _legend(names: Sequence[str]) -> str:
         for i, (left, right) in enumerate(pairwise(range(0, 91, 15)))
     )
     edges = ", ".join(f"{100 * share:g}" for share in PROBABILITIES)
-    said = f"probability of the {names[1]}, with edges at {edges} %; the line is at 50 %"
+    meaning = f"probability of the {names[1]}, with edges at {edges} %; the line is at 50 %"
     scale = f'<svg class="scale" viewBox="0 0 90 26" aria-hidden="true">{shades}<path class="even" d="M45 0v26"/></svg>'
-    items.append(f"<li>{scale} {markup(said)}</li>")
+    items.append(f"<li>{scale} {markup(meaning)}</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

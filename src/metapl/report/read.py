@@ -1,4 +1,4 @@
-"""All that a report tells of one run, from its files; what is missing or damaged is named, and the rest is shown."""
+"""Read all that a report shows of one run; missing or damaged files are named, and the rest is shown."""
 
 import json
 import os
@@ -14,15 +14,15 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.report.escape import shortened
 from metapl.runs import no_run
 from metapl.runs.find import Run, find_runs, read_run
 from metapl.schema import ConfigError
+from metapl.system.escape import shortened
 
 MOST_WARNINGS = 20
-LONGEST_NAME = 80  # letters of a class, whose name stands in hundreds of places
-MOST = 1 << 53  # numbers from here on are no counts, and floats do not tell them apart
-# What NumPy lets through of a damaged archive.
+LONGEST_NAME = 80  # letters of a class's name, which a page has hundreds of times
+MOST = 1 << 53  # counts are below this: floats hold all whole numbers up to here
+# The errors that NumPy raises for a damaged archive.
 _DAMAGE = (OSError, ValueError, LookupError, EOFError, TypeError, RuntimeError, MemoryError, BadZipFile, zlib.error)
 _ALWAYS = ("environment.json", "metrics.jsonl")
 _AT_THE_END = ("evaluations.csv", "confusion.npz")
@@ -31,45 +31,45 @@ Table = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """One run."""
+class ReportedRun:
+    """One run, as a report shows it."""
 
     run: Run
-    name: str  # its folder's, made to differ from the others'
+    name: str  # its folder's name, with as many folders above as make it differ from other runs' names
     anchor: str
     settings: Table = field(default_factory=dict)
     result: Table = field(default_factory=dict)
     environment: Table = field(default_factory=dict)
     split: Table = field(default_factory=dict)
-    confusion: NDArray[np.int64] | None = None  # [right class, answer], all seeds together
+    confusion: NDArray[np.int64] | None = None  # [true class, predicted class], all seeds together
     class_names: Sequence[str] = ()
     warnings: Sequence[str] = ()
-    missing: Sequence[str] = ()  # files that are not there or cannot be read
+    missing: Sequence[str] = ()  # files that are missing or cannot be read
 
     @property
     def finished(self) -> bool:
-        """Does it have a result that can be believed?"""
+        """Whether it is finished and has an accuracy."""
         return self.run.state == "finished" and bool(self.scores("accuracy"))
 
     def scores(self, name: str, rule: str = "final") -> dict[int, float]:
-        """One score of each seed; {} where the result does not have it."""
+        """One score of each seed; {} if the result does not have it."""
         seeds = table(table(table(self.result.get(rule)).get(name)).get("seeds"))
         return {int(seed): float(value) for seed, value in seeds.items() if _is_seed(seed) and is_number(value)}
 
     @property
     def stages(self) -> list[Table]:
         """The settings of each stage."""
-        found = self.settings.get("stages")
-        return [stage for stage in found if isinstance(stage, dict)] if isinstance(found, list) else []
+        stages = self.settings.get("stages")
+        return [stage for stage in stages if isinstance(stage, dict)] if isinstance(stages, list) else []
 
     @property
     def stage_steps(self) -> list[int]:
-        """How long each stage is."""
+        """The number of steps of each stage."""
         return [steps if is_count(steps := stage.get("steps")) else 0 for stage in self.stages]
 
     @property
     def labels(self) -> int | None:
-        """How many examples carry a label."""
+        """How many examples have a label."""
         count = table(self.split.get("labeled")).get("count")
         if is_count(count):
             return count
@@ -78,21 +78,21 @@ class Loaded:
 
     @property
     def data_key(self) -> str:
-        """Runs with the same one were trained and judged on the same data, seed by seed."""
+        """A key that is equal for runs that were trained and evaluated on the same data, seed by seed."""
         data = table(self.settings.get("data"))
         if checksum := self.split.get("checksum"):
             return f"split {checksum}"
-        if "split" in data or not data:  # pictures of which nobody knows whether they are the same
+        if "split" in data or not data:  # pictures without a checksum: equal to no other run's
             return f"unknown {self.anchor}"
         return f"drawn {json.dumps(data, sort_keys=True, default=str)}"
 
 
-def find(places: Sequence[Path]) -> list[Loaded]:
-    """Every run in these folders or below them, in the order given; a folder without any is shown as what it is.
+def read_runs(places: Sequence[Path]) -> list[ReportedRun]:
+    """Read every run in these folders or below them, in the order given; a folder without runs is read as one run.
 
-    A sweep's or the demo's is refused: they have reports of their own.
+    Folders of a sweep or of the demo are refused: these have their own reports.
     """
-    found: dict[Path, Run] = {}
+    by_path: dict[Path, Run] = {}
     for place in places:
         if not os.path.isdir(place):
             raise ConfigError(f"{place} is not a folder; give the folders of runs, or a folder with runs below it")
@@ -100,22 +100,22 @@ def find(places: Sequence[Path]) -> list[Loaded]:
         if not below and (sentence := no_run.explain([place])):
             raise ConfigError(sentence)
         for run in below or [read_run(place)]:
-            found.setdefault(run.path.resolve(), run)
-    names = _names(list(found.values()))
-    return [_load(run, name, f"run-{i}") for i, (run, name) in enumerate(zip(found.values(), names, strict=True), 1)]
+            by_path.setdefault(run.path.resolve(), run)
+    names = _names(list(by_path.values()))
+    return [_load(run, name, f"run-{i}") for i, (run, name) in enumerate(zip(by_path.values(), names, strict=True), 1)]
 
 
-def _names(found: Sequence[Run]) -> list[str]:
-    """The folders' names, with as many of the folders above as tell them apart."""
-    parts = [run.path.resolve().parts for run in found]
-    for depth in range(1, max(map(len, parts), default=0) + 1):
-        names = ["/".join(one[-depth:]) for one in parts]
+def _names(found_runs: Sequence[Run]) -> list[str]:
+    """The folders' names, with as many of the folders above as make them differ."""
+    paths = [run.path.resolve().parts for run in found_runs]
+    for depth in range(1, max(map(len, paths), default=0) + 1):
+        names = ["/".join(parts[-depth:]) for parts in paths]
         if len(set(names)) == len(names):
             return names
-    return [str(run.path) for run in found]
+    return [str(run.path) for run in found_runs]
 
 
-def _load(run: Run, name: str, anchor: str) -> Loaded:
+def _load(run: Run, name: str, anchor: str) -> ReportedRun:
     path = run.path
     missing: list[str] = []
     settings = _read(path / "config.toml", missing, tomllib.loads)
@@ -125,7 +125,7 @@ def _load(run: Run, name: str, anchor: str) -> Loaded:
     missing += [file for file in expected if not os.path.isfile(path / file)]
     environment = _read(path / "environment.json", []) if "environment.json" not in missing else {}
     confusion, class_names = _confusion(path / "confusion.npz", missing)
-    return Loaded(
+    return ReportedRun(
         run=run,
         name=name,
         anchor=anchor,
@@ -142,11 +142,11 @@ def _load(run: Run, name: str, anchor: str) -> Loaded:
 
 def _read(path: Path, missing: list[str], parse: Any = json.loads) -> Table:
     try:
-        found = parse(path.read_text("utf-8"))
+        content = parse(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict) and found:
-        return found
+        content = None
+    if isinstance(content, dict) and content:
+        return content
     missing.append(path.name)
     return {}
 
@@ -167,33 +167,33 @@ def _confusion(path: Path, missing: list[str]) -> tuple[NDArray[np.int64] | None
 
 
 def _warnings(path: Path) -> list[str]:
-    """What the guards have found, the newest last."""
+    """The guards' warnings, the newest last."""
     try:
         lines = path.read_bytes()[-(1 << 18) :].splitlines()[-MOST_WARNINGS:]
     except OSError:
         return []
-    found = []
+    warnings = []
     for line in lines:
         try:
-            told = json.loads(line)
-            found.append(f"{told['guard']} (step {told['step']} of stage {told['stage']}): {told['text']}")
+            entry = json.loads(line)
+            warnings.append(f"{entry['guard']} (step {entry['step']} of stage {entry['stage']}): {entry['text']}")
         except (ValueError, KeyError, TypeError, RecursionError):
             continue
-    return found
+    return warnings
 
 
 def table(value: Any) -> Table:
-    """The value if it is a table; files of others may hold anything."""
+    """The value if it is a dict, or else {}: a file may hold anything."""
     return value if isinstance(value, dict) else {}
 
 
 def is_number(value: Any) -> bool:
-    """A finite number, and not a truth."""
+    """Whether it is a finite number and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """A whole number that a float can hold, as steps are drawn with."""
+    """Whether it is a whole number from 0 to what a float holds exactly."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST
 
 

@@ -1,4 +1,4 @@
-"""All about one run, whatever its state is."""
+"""The section of one run, in any state."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -9,7 +9,7 @@ from metapl.evaluate.statistics import mean_and_std
 from metapl.report import classes, curves, metrics
 from metapl.report.blocks import Cell, Plain, Section, Table, Text
 from metapl.report.method import Origin, title
-from metapl.report.read import Loaded, is_number, table
+from metapl.report.read import ReportedRun, is_number, table
 
 RULES = {
     "final": "final weights (the paper's rule)",
@@ -27,23 +27,23 @@ MOST_CHANGES = 12
 
 
 def section(
-    loaded: Loaded, origin: Origin, pictures: Sequence[Plain], read: metrics.Read, columns: int, opened: bool
+    loaded: ReportedRun, origin: Origin, pictures: Sequence[Plain], read: metrics.Read, columns: int, opened: bool
 ) -> Section:
-    """What was run, what came out, how it went, which classes, which pictures."""
-    blocks: list[Plain] = [Text(_what(loaded, origin))]
+    """The run's settings, state, scores, curves, classes and pictures."""
+    blocks: list[Plain] = [Text(_summary(loaded, origin))]
     blocks += _state(loaded)
     if origin.paper:
-        blocks.append(Text(f"The paper, for the preset {origin.preset}: {origin.paper}."))
+        blocks.append(Text(f"The paper's number for the preset {origin.preset}: {origin.paper}."))
     if scores := _scores(loaded):
         blocks.append(scores)
-    found = read(loaded.run.path, loaded.stage_steps, curves.NAMES)
-    blocks += curves.charts(found, loaded.stage_steps, columns)
+    numbers = read(loaded.run.path, loaded.stage_steps, curves.NAMES)
+    blocks += curves.charts(numbers, loaded.stage_steps, columns)
     blocks += classes.classes(loaded)
     blocks += pictures
     return Section(f"{loaded.name}: {title(loaded)}, {loaded.run.state}", loaded.anchor, blocks, opened)
 
 
-def _what(loaded: Loaded, origin: Origin) -> str:
+def _summary(loaded: ReportedRun, origin: Origin) -> str:
     run, environment = loaded.run, loaded.environment
     words = [f"{title(loaded)} on {run.data or 'unknown data'}"]
     if loaded.labels is not None:
@@ -70,48 +70,48 @@ def _what(loaded: Loaded, origin: Origin) -> str:
 
 def _changed(origin: Origin) -> str:
     if not origin.changes:
-        return ", as it is"
+        return ", unchanged"
     shown = "; ".join(origin.changes[:MOST_CHANGES])
     more = f"; and {len(origin.changes) - MOST_CHANGES} more" if len(origin.changes) > MOST_CHANGES else ""
-    return f" with changes, so that the paper's number is not of this run ({shown}{more})"
+    return f" with changes, so that the paper's number does not apply ({shown}{more})"
 
 
-def _state(loaded: Loaded) -> list[Plain]:
-    run, found = loaded.run, []
+def _state(loaded: ReportedRun) -> list[Plain]:
+    run, sentences = loaded.run, []
     if run.state == "running":
-        working: list[Plain] = [Text("This run is not finished: a process is at work on it.", "note")]
-        return working + [Text(sentence, "warning") for sentence in _wrong(loaded)]
+        working: list[Plain] = [Text("This run is not finished: a process is working on it.", "note")]
+        return working + [Text(sentence, "warning") for sentence in _problems(loaded)]
     if run.state != "finished":
         steps = f" after {run.steps or 0:,} of {run.total_steps:,} steps" if run.total_steps else ""
-        found.append(f"This run is not finished: {run.state}{steps}. {run.note}".strip())
+        sentences.append(f"This run is not finished: {run.state}{steps}. {run.note}".strip())
     elif not loaded.finished:
-        found.append("result.json has no accuracy that is a finite number: the run is in no comparison.")
-    return [Text(sentence, "warning") for sentence in [*found, *_wrong(loaded)]]
+        sentences.append("result.json has no finite accuracy: the run is left out of all comparisons.")
+    return [Text(sentence, "warning") for sentence in [*sentences, *_problems(loaded)]]
 
 
-def _wrong(loaded: Loaded) -> list[str]:
-    """What is wrong with it, whatever its state is."""
+def _problems(loaded: ReportedRun) -> list[str]:
+    """Missing files and warnings of guards."""
     missing = ", ".join(loaded.missing)
-    found = [f"Missing or damaged: {missing}. What they would tell is left out."] if missing else []
-    return found + [f"Guard: {warning}" for warning in loaded.warnings]
+    sentences = [f"Missing or damaged: {missing}. The report leaves out what these files hold."] if missing else []
+    return sentences + [f"Guard: {warning}" for warning in loaded.warnings]
 
 
-def _scores(loaded: Loaded) -> Table | None:
+def _scores(loaded: ReportedRun) -> Table | None:
     shown = [name for name in SCORES if loaded.scores(name)]
     if not shown:
         return None
     rows = []
-    for rule, said in RULES.items():
-        several = rule == "final" or loaded.result.get("evaluations") != 1  # of one evaluation all rules say the same
+    for rule, title_of_rule in RULES.items():
+        several = rule == "final" or loaded.result.get("evaluations") != 1  # with one evaluation, all rules are equal
         if several and loaded.scores("accuracy", rule):
-            rows.append([Cell(said), *(score_cell(name, loaded.scores(name, rule)) for name in shown)])
+            rows.append([Cell(title_of_rule), *(score_cell(name, loaded.scores(name, rule)) for name in shown)])
     seeds = len(loaded.scores("accuracy"))
     over = f"mean ± standard deviation over {seeds} seeds" if seeds > 1 else "one seed"
     return Table(f"Test scores, {over}", ("which weights", *(SCORES[name][0] for name in shown)), rows)
 
 
 def score_cell(name: str, scores: dict[int, float]) -> Cell:
-    """A score's mean and spread."""
+    """A table's cell with a score's mean and standard deviation over seeds."""
     if not scores:
         return Cell("–")
     _, scale, digits = SCORES[name]

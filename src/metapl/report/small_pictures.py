@@ -1,4 +1,4 @@
-"""Pictures of a data set, small enough to stand in a page."""
+"""Pictures of a data set, small enough for a page."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ SIDE = 96  # pixels of the longer side of what is shown
 
 
 def example(examples: Examples, row: int) -> NDArray[np.generic] | None:
-    """One example; None for a picture that cannot be read any more."""
+    """One example; None if its picture cannot be read any more."""
     try:
         return np.asarray(examples[row : row + 1][0])
     except BadImage:
@@ -22,8 +22,8 @@ def example(examples: Examples, row: int) -> NDArray[np.generic] | None:
 
 
 def as_data(picture: NDArray[np.generic] | None) -> str:
-    """A small picture inside of the page: as it is where it is small, else as a JPEG."""
-    if picture is None:  # damaged since it was asked about
+    """A data: URI of a picture: PNG if it is small, or else a reduced JPEG."""
+    if picture is None:  # damaged since its prediction
         return "data:,"
     pixels = picture.astype(np.uint8)
     image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)

@@ -1,7 +1,7 @@
-"""Small vector drawings: lines, bars and a heat map, whose colours are those of the page, light or dark.
+"""Small vector drawings: lines, bars and a heat map, in the colours of the page, light or dark.
 
-Every drawing is as wide as a phone, so that its letters can be read there; wider pages set several side by side.
-Nothing in it has a style of its own: the page's policy would not let it.
+Every drawing is as wide as a phone, so that its letters can be read there; wider pages have several side by side. No
+element has a style of its own: the page's policy does not allow that.
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.report.blocks import Figure
-from metapl.report.escape import markup, shortened
+from metapl.system.escape import markup, shortened
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
@@ -23,7 +23,7 @@ Values = NDArray[np.float64]
 
 
 class Line(NamedTuple):
-    """One curve: its mean and, where it has any, its band; nan is a gap."""
+    """One curve: its mean and, if it has one, its band; nan is a gap."""
 
     name: str
     x: Values
@@ -34,7 +34,7 @@ class Line(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One bar, with a whisker of ± spread, or between two `ends`, and a word beside it."""
+    """One bar, with a whisker of ± spread or between two `ends`, and a text beside it."""
 
     name: str
     value: float
@@ -44,7 +44,7 @@ class Bar(NamedTuple):
 
 
 class Span(NamedTuple):
-    """One difference and its interval, nan where it has none."""
+    """One difference and its interval; nan if it has none."""
 
     name: str
     against: str
@@ -55,7 +55,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Axes:
-    """Where numbers lie on the paper."""
+    """The places of numbers in a drawing."""
 
     x: tuple[float, float]
     y: tuple[float, float]
@@ -76,7 +76,7 @@ class Axes:
 
 
 def thin(name: str, x: Values, values: Values, ends: tuple[float, float], columns: int) -> Line:
-    """At most one point for each column of the drawing: the mean there, between the smallest and the largest value."""
+    """A line with at most one point for each column of the drawing: mean, smallest and largest value there."""
     share = (x - ends[0]) / ((ends[1] - ends[0]) or 1)
     column = np.clip((share * columns).astype(int), 0, columns - 1)
     starts = np.flatnonzero(np.diff(column, prepend=-1))
@@ -103,7 +103,7 @@ def line_chart(
     marks: Sequence[float] = (),
     log_x: bool = False,
 ) -> Figure:
-    """Curves over a common axis; `marks` are upright lines, where a stage ends."""
+    """Curves over a common axis; `marks` are vertical lines where a stage ends."""
     axes = Axes(x or _range([line.x for line in lines]), y or _padded(lines), log_x)
     parts = [*_grid(axes, labels), *_marks(axes, marks)]
     for number, line in enumerate(lines):
@@ -112,7 +112,7 @@ def line_chart(
 
 
 def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Figure:
-    """Bars from 0, each with its name above it: long names have room on a phone, too."""
+    """Bars from 0, each with its name above it, so that long names have room on a phone."""
     row, height = 36, 36 * len(shown) + 30
     parts = []
     full = WIDTH - 2 * RIGHT
@@ -134,18 +134,18 @@ def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Fig
 
 
 def spans(title: str, description: str, shown: Sequence[Span]) -> Figure:
-    """Differences beside an upright line at 0, each with its two names above it."""
+    """Differences with a vertical line at 0, each with its two names above it."""
     row, height = 54, 54 * len(shown) + 26
-    values = np.array([[0.0, 0.0, 0.0], *(one[2:] for one in shown)])
+    values = np.array([[0.0, 0.0, 0.0], *(span[2:] for span in shown)])
     axes = Axes(_wider(_range([values.ravel()])), (0.0, 1.0))
     zero = float(axes.left(np.array(0.0)))
     parts = [f'<path class="axis" d="M{zero:.1f} 4V{height - 22}"/>']
-    for number, one in enumerate(shown):
+    for number, span in enumerate(shown):
         y = 4 + row * number
-        middle, low, high = axes.left(np.array(one[2:])).tolist()
-        parts.append(f'<text x="{RIGHT}" y="{y + 11}">{markup(shortened(one.name, 48))}</text>')
-        parts.append(f'<text class="tick" x="{RIGHT}" y="{y + 25}">{markup(shortened(one.against, 52))}</text>')
-        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 11}" text-anchor="end">{one.middle:+.1f}</text>')
+        middle, low, high = axes.left(np.array(span[2:])).tolist()
+        parts.append(f'<text x="{RIGHT}" y="{y + 11}">{markup(shortened(span.name, 48))}</text>')
+        parts.append(f'<text class="tick" x="{RIGHT}" y="{y + 25}">{markup(shortened(span.against, 52))}</text>')
+        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 11}" text-anchor="end">{span.middle:+.1f}</text>')
         if math.isfinite(low + high):
             parts.append(f'<path class="whisker" d="M{low:.1f} {y + 36}H{high:.1f}m0-4v8M{low:.1f} {y + 32}v8"/>')
         parts.append(f'<circle class="f0" cx="{middle:.1f}" cy="{y + 36}" r="4"/>')
@@ -156,7 +156,7 @@ def spans(title: str, description: str, shown: Sequence[Span]) -> Figure:
 
 
 def heat_map(title: str, description: str, counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
-    """Rows are what is right, columns what was answered; darker is more of the row."""
+    """Rows are true classes, columns predicted classes; darker is a larger share of the row."""
     classes = len(names)
     left, top, letters = 96, 84, 12
     side = (WIDTH - left - RIGHT) / classes
@@ -176,19 +176,19 @@ def heat_map(title: str, description: str, counts: NDArray[np.int64], names: Seq
         kind = "right" if i == j else "wrong"
         spot = f'x="{x:.1f}" y="{y:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}"'
         if count:
-            said = f"<title>{markup(names[i])} → {markup(names[j])}: {count:,} ({100 * share:.1f} %)</title>"
-            parts.append(f'<rect class="{kind}" {spot} fill-opacity="{0.12 + 0.88 * share:.2f}">{said}</rect>')
+            tip = f"<title>{markup(names[i])} → {markup(names[j])}: {count:,} ({100 * share:.1f} %)</title>"
+            parts.append(f'<rect class="{kind}" {spot} fill-opacity="{0.12 + 0.88 * share:.2f}">{tip}</rect>')
             if classes <= 10:
                 ink = "ink" if share > 0.5 else "cell"
                 place = f'x="{x + side / 2:.1f}" y="{y + side / 2 + 3.5:.1f}" text-anchor="middle"'
                 parts.append(f'<text class="{ink}" {place} font-size="9">{count}</text>')
     height = int(top + classes * side + 24)
-    parts.append(f'<text class="tick" x="{left}" y="{height - 6}">rows: the right class; columns: the answer</text>')
+    parts.append(f'<text class="tick" x="{left}" y="{height - 6}">rows: true class; columns: predicted class</text>')
     return Figure(title, description, document(title, description, height, parts))
 
 
 def document(title: str, description: str, height: int, parts: Sequence[str]) -> str:
-    """Its name has no number in it: a page that follows a run tells by it which drawing is which."""
+    """The drawing as SVG, with its title and description for people who cannot see it."""
     name = markup(f"{title}. {description}")
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">{"".join(parts)}</svg>'
 
@@ -252,20 +252,20 @@ def _curve(axes: Axes, line: Line, colour: int) -> list[str]:
 
 
 def _pieces(values: Values) -> list[slice]:
-    """Runs of values without a gap between them."""
+    """Slices of values without a gap."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], np.isfinite(values), [False]]).astype(int)))
     return [slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)]
 
 
 def _path(x: Values, y: Values) -> str:
-    """Relative steps: shorter than places, and a page has a million of them."""
+    """A path of relative steps: shorter than absolute places, and a page has a million of them."""
     places = np.round(np.stack([x, y], 1), 1)
     steps = np.diff(places, axis=0)
     return f"M{places[0, 0]:g} {places[0, 1]:g}l" + " ".join(f"{a:.1f} {b:.1f}" for a, b in steps.tolist())
 
 
 def _range(values: Sequence[Values]) -> tuple[float, float]:
-    known = np.concatenate([one[np.isfinite(one)] for one in values]) if values else np.zeros(0)
+    known = np.concatenate([series[np.isfinite(series)] for series in values]) if values else np.zeros(0)
     if not len(known):
         return 0.0, 1.0
     low, high = float(known.min()), float(known.max())
@@ -302,8 +302,8 @@ def _ticks(low: float, high: float, about: int = 5) -> list[float]:
 
 def _log_ticks(low: float, high: float) -> list[float]:
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    found = [times * 10.0**power for power in powers for times in (1, 2, 5)]
-    return [tick for tick in found if low * 0.999 <= tick <= high * 1.001] or [low, high]
+    round_numbers = [times * 10.0**power for power in powers for times in (1, 2, 5)]
+    return [tick for tick in round_numbers if low * 0.999 <= tick <= high * 1.001] or [low, high]
 
 
 def _short(tick: float, ends: tuple[float, float]) -> str:

@@ -1,4 +1,4 @@
-"""One example's labels over time: a row for each class, filled while that is its label; the surer, the darker."""
+"""One example's labels over time: a row for each class, filled while it is the label; darker means more certain."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,17 +6,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.report.escape import markup, shortened
+from metapl.system.escape import markup, shortened
 
 WIDTH, LEFT, ROW, FOOT = 220, 74, 17, 18
-MOST_ROWS = 5  # classes; those that are less often its label share the last one
+MOST_ROWS = 5  # classes; rarer ones share the last row
 OTHERS = -1
 
 
 def timeline(
     path: NDArray[np.int64], sure: NDArray[np.float64], steps: Sequence[int], names: Sequence[str], truth: int
 ) -> str:
-    """Draw it for a caption that tells the same in words."""
+    """Draw the labels; the picture's caption says the same in words."""
     rows = _rows(path, truth)
     side = (WIDTH - LEFT) / len(path)
     height = ROW * len(rows) + FOOT
@@ -34,9 +34,9 @@ def timeline(
             f'x="{LEFT + start * side:.1f}" y="{ROW * row + 2}" width="{(end - start) * side:.1f}" height="{ROW - 3}"'
         )
         certain = float(sure[start:end].mean())
-        said = f"{markup(names[label])}, {100 * certain:.0f} % sure, up to step {steps[end - 1]:,}"
+        tip = f"{markup(names[label])}, {100 * certain:.0f} % certain, up to step {steps[end - 1]:,}"
         parts.append(
-            f'<rect class="{kind}" {spot} fill-opacity="{0.3 + 0.7 * certain:.2f}"><title>{said}</title></rect>'
+            f'<rect class="{kind}" {spot} fill-opacity="{0.3 + 0.7 * certain:.2f}"><title>{tip}</title></rect>'
         )
         start = end
     foot = f'<text class="tick" x="{WIDTH}" y="{height - 5}" text-anchor="end">{steps[-1]:,} steps</text>'
@@ -44,13 +44,13 @@ def timeline(
 
 
 def _rows(path: NDArray[np.int64], truth: int) -> list[int]:
-    """The classes that it had longest, in the order in which they came; the right one always is among them."""
+    """The classes that were its label longest, in order of appearance; the true class is always among them."""
     counts = np.bincount(path)
-    known = [int(one) for one in np.argsort(-counts, kind="stable") if counts[one]]
+    known = [int(label) for label in np.argsort(-counts, kind="stable") if counts[label]]
     kept = set(known[:MOST_ROWS]) if len(known) <= MOST_ROWS else set(known[: MOST_ROWS - 1])
-    came = list(dict.fromkeys(int(one) for one in path if int(one) in kept or one == truth))
+    in_order = list(dict.fromkeys(int(label) for label in path if int(label) in kept or label == truth))
     return [
-        *came,
-        *([truth] if truth >= 0 and truth not in came else []),
+        *in_order,
+        *([truth] if truth >= 0 and truth not in in_order else []),
         *([OTHERS] if len(known) > MOST_ROWS else []),
     ]

@@ -1,4 +1,4 @@
-"""The paper's Figure 2: what each method makes of the plane, on one data set."""
+"""The paper's Figure 2: the decision regions of each method, on one data set."""
 
 import io
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from metapl.data.sources.dataset import Dataset
 from metapl.evaluate import held_out
 from metapl.train.loop import Trained
 
-COLORS = ("#d95f02", "#1b7f79")  # told apart by colour-blind eyes and in grey print, unlike red and green
+COLORS = ("#d95f02", "#1b7f79")  # different for colour-blind people and in grey print, unlike red and green
 GRID = 300
 COLUMNS = 5
 
@@ -30,7 +30,7 @@ class Panel(NamedTuple):
 
 
 def draw(panels: Sequence[Panel]) -> bytes:
-    """Draw the decision regions of every method side by side, on the first data set: a PNG."""
+    """Draw the decision regions of every method side by side, on the first data set; return a PNG."""
     columns = min(COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(3.0 * columns, 2.8 * rows + 0.6), layout="constrained")

@@ -18,27 +18,27 @@ from rich.table import Table
 from metapl import config as configs
 from metapl.sweep import space as spaces
 from metapl.sweep import store
-from metapl.sweep.plan import Plan
-from metapl.sweep.store import Row
+from metapl.sweep.settings import SweepSettings
+from metapl.sweep.store import MethodStudy
 
 MIN_TRIALS = 10  # importances of fewer are noise
 
 
-def finished(row: Row) -> list[FrozenTrial]:
-    """The trials that count, in the order of their slots."""
-    return [trial for trial in store.owners(row).values() if trial.state in store.DONE]
+def finished(study: MethodStudy) -> list[FrozenTrial]:
+    """The finished trials of a method, in the order of their slots."""
+    return [trial for trial in store.owners(study).values() if trial.state in store.DONE]
 
 
-def summarize(row: Row) -> dict[str, Any]:
-    """One method's trials in numbers; validation accuracies, for JSON."""
-    trials = finished(row)
+def summarize(study: MethodStudy) -> dict[str, Any]:
+    """One method's trials in numbers, for JSON; accuracies are validation accuracies."""
+    trials = finished(study)
     values = np.array([trial.value for trial in trials if trial.value is not None])
     low, median, high = np.quantile(values, [0.25, 0.5, 0.75]).tolist() if len(values) else [None] * 3
-    best = best_of(row)
+    best = best_of(study)
     return {
-        "method": row.method.name,
+        "method": study.method.name,
         "trials": len(trials),
-        "asked_for": row.trials,
+        "asked_for": study.trials,
         "failed": sum("failure" in trial.user_attrs for trial in trials),
         "pruned": sum(trial.state == TrialState.PRUNED for trial in trials),
         "best": best.value if best else None,
@@ -49,108 +49,110 @@ def summarize(row: Row) -> dict[str, Any]:
     }
 
 
-def best_of(row: Row) -> FrozenTrial | None:
-    """The highest validation accuracy of a trial that came to its end, the earliest of equals."""
-    good = [t for t in finished(row) if t.state == TrialState.COMPLETE and "failure" not in t.user_attrs]
+def best_of(study: MethodStudy) -> FrozenTrial | None:
+    """The complete trial with the highest validation accuracy; of equal ones, the earliest."""
+    good = [t for t in finished(study) if t.state == TrialState.COMPLETE and "failure" not in t.user_attrs]
     return max(good, key=lambda trial: trial.value if trial.value is not None else -1.0, default=None)
 
 
 def table(summaries: Sequence[dict[str, Any]], validation: int) -> Table:
-    """The methods side by side."""
-    found = Table(title=f"validation accuracy (%) on {validation:,} examples")
-    found.add_column("method", overflow="fold")
+    """A table for the terminal: one row for each method."""
+    shown = Table(title=f"validation accuracy (%) on {validation:,} examples")
+    shown.add_column("method", overflow="fold")
     for column in ("trials", "best", "median", "quartiles", "failed", "pruned"):
-        found.add_column(column, justify="right")
-    for one in summaries:
-        quartiles = " … ".join(map(_percent, one["quartiles"]))
-        trials = f"{one['trials']} of {one['asked_for']}" if one["trials"] < one["asked_for"] else str(one["trials"])
-        cells = (trials, _percent(one["best"]), _percent(one["median"]), quartiles)
-        found.add_row(one["method"], *cells, str(one["failed"]), str(one["pruned"]))
-    return found
+        shown.add_column(column, justify="right")
+    for summary in summaries:
+        quartiles = " … ".join(map(_percent, summary["quartiles"]))
+        done, wanted = summary["trials"], summary["asked_for"]
+        trials = f"{done} of {wanted}" if done < wanted else str(done)
+        cells = (trials, _percent(summary["best"]), _percent(summary["median"]), quartiles)
+        shown.add_row(summary["method"], *cells, str(summary["failed"]), str(summary["pruned"]))
+    return shown
 
 
 def remarks(summaries: Sequence[dict[str, Any]], validation: int) -> list[str]:
-    """What the table alone would let a reader believe wrongly."""
-    said = []
-    best = max((one["best"] for one in summaries if one["best"] is not None), default=None)
+    """Sentences below the table, against wrong conclusions from it."""
+    sentences = []
+    best = max((summary["best"] for summary in summaries if summary["best"] is not None), default=None)
     if best is not None:
         error = 100 * math.sqrt(max(best * (1 - best), 0.0) / validation)
-        said.append(f"the standard error of an accuracy near the best is {error:.1f} points on so few examples")
-    if failed := sum(one["failed"] for one in summaries):
+        sentences.append(f"the standard error of an accuracy near the best is {error:.1f} points on so few examples")
+    if failed := sum(summary["failed"] for summary in summaries):
         trials = "trial" if failed == 1 else "trials"
-        said.append(f"{failed} {trials} diverged or had settings that cannot be: counted, with an accuracy of 0")
-    if any(one["trials"] < one["asked_for"] for one in summaries):
-        said.append("not all trials are there yet; the same command goes on")
-    said.append(
-        "the best of many is lucky, and no test data were looked at: train best-METHOD.toml with new seeds to know"
+        sentences.append(f"{failed} {trials} diverged or had invalid settings: counted, with an accuracy of 0")
+    if any(summary["trials"] < summary["asked_for"] for summary in summaries):
+        sentences.append("some trials are still missing; run the same command again to continue")
+    sentences.append(
+        "the best of many trials is partly luck, and the sweep read no test data: train best-METHOD.toml with new "
+        "seeds to measure it"
     )
-    return said
+    return sentences
 
 
-def write(rows: Sequence[Row], plan: Plan, out: Path) -> dict[str, Any]:
-    """Write trials.csv, sweep.json, best-METHOD.toml and importance.svg; tell what is in sweep.json."""
-    importances = {row.method.name: importance(row) for row in rows}
+def write(studies: Sequence[MethodStudy], settings: SweepSettings, out: Path) -> dict[str, Any]:
+    """Write trials.csv, sweep.json, best-METHOD.toml and importance.svg; return what is in sweep.json."""
+    importances = {study.method.name: importance(study) for study in studies}
     summary = {
-        "budget": dataclasses.asdict(plan.budget),
-        "methods": [summarize(row) | {"importance": importances[row.method.name]} for row in rows],
+        "budget": dataclasses.asdict(settings.budget),
+        "methods": [summarize(study) | {"importance": importances[study.method.name]} for study in studies],
     }
     (out / "sweep.json").write_text(json.dumps(summary, indent=2) + "\n", "utf-8")
-    write_trials(rows, out / "trials.csv")
-    for row in rows:
-        if best := best_of(row):
-            (out / f"best-{row.method.name}.toml").write_text(best_settings(row, best), "utf-8")
+    write_trials(studies, out / "trials.csv")
+    for study in studies:
+        if best := best_of(study):
+            (out / f"best-{study.method.name}.toml").write_text(best_settings(study, best), "utf-8")
     known = {name: values for name, values in importances.items() if values}
     if known:
         draw(known, out / "importance.svg")
     return summary
 
 
-def best_settings(row: Row, best: FrozenTrial) -> str:
-    """A file for `metapl train`: the method's own number of steps with the best trial's settings."""
-    config = spaces.apply(row.method.config, values_of(row, best), row.method.space)
+def best_settings(study: MethodStudy, best: FrozenTrial) -> str:
+    """A settings file for `metapl train`: the best trial's settings, with the method's own number of steps."""
+    config = spaces.apply(study.method.config, values_of(study, best), study.method.space)
     header = [
-        f"# {row.method.name}: the best of {len(finished(row))} trials, number {best.user_attrs['slot']}.",
+        f"# {study.method.name}: the best of {len(finished(study))} trials, number {best.user_attrs['slot']}.",
         "#",
-        f"# Validation accuracy {_percent(best.value)} %, by which it was chosen. To know what it is worth:",
-        f"# metapl train best-{row.method.name}.toml --seed 1000 --seeds 10",
+        f"# Chosen by its validation accuracy, {_percent(best.value)} %. To measure it with new seeds:",
+        f"# metapl train best-{study.method.name}.toml --seed 1000 --seeds 10",
     ]
     return "\n".join([*header, "", configs.dump(config)])
 
 
-def values_of(row: Row, trial: FrozenTrial) -> dict[str, Any]:
-    """What a trial tried, as settings have it."""
-    choices = {name for name, parameter in row.method.space.items() if parameter.type == "choice"}
+def values_of(study: MethodStudy, trial: FrozenTrial) -> dict[str, Any]:
+    """The values that a trial tried, as settings."""
+    choices = {name for name, parameter in study.method.space.items() if parameter.type == "choice"}
     return {name: json.loads(value) if name in choices else value for name, value in trial.params.items()}
 
 
-def write_trials(rows: Sequence[Row], path: Path) -> None:
-    """One row for each trial, the ones given up included, so that anyone can draw their own plots."""
-    names = list(dict.fromkeys(name for row in rows for name in row.method.space))
+def write_trials(studies: Sequence[MethodStudy], path: Path) -> None:
+    """Write one row for each trial, also for trials that were given up, so that anyone can draw their own plots."""
+    names = list(dict.fromkeys(name for study in studies for name in study.method.space))
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["method", "trial", "slot", "state", "validation_accuracy", "seconds", "failure", *names])
-        for row in rows:
-            owned = {trial.number for trial in store.owners(row).values()}
-            for trial in row.study.get_trials(deepcopy=False):
+        for study in studies:
+            owned = {trial.number for trial in store.owners(study).values()}
+            for trial in study.optuna.get_trials(deepcopy=False):
                 if trial.state == TrialState.WAITING and trial.number not in owned:
-                    continue  # several workers made one for the same slot; it is never taken
+                    continue  # a second one for the same slot, made by another worker; it is never taken
                 attrs = trial.user_attrs
-                told = [trial.state.name.lower(), trial.value, attrs.get("seconds"), attrs.get("failure")]
+                outcome = [trial.state.name.lower(), trial.value, attrs.get("seconds"), attrs.get("failure")]
                 values = [trial.params.get(name) for name in names]
-                writer.writerow([row.method.name, trial.number, attrs["slot"], *told, *values])
+                writer.writerow([study.method.name, trial.number, attrs["slot"], *outcome, *values])
 
 
-def importance(row: Row) -> dict[str, float]:
-    """How much of the difference between good and other trials each setting explains; {} where that is not known."""
-    values = {trial.value for trial in finished(row) if trial.state == TrialState.COMPLETE}
-    if len(finished(row)) < MIN_TRIALS or len(values) < 2:
+def importance(study: MethodStudy) -> dict[str, float]:
+    """How much each setting explains of the difference between good and other trials; {} if that is not known."""
+    values = {trial.value for trial in finished(study) if trial.state == TrialState.COMPLETE}
+    if len(finished(study)) < MIN_TRIALS or len(values) < 2:
         return {}
     with store.no_experimental_warnings():
-        return dict(optuna.importance.get_param_importances(row.study))
+        return dict(optuna.importance.get_param_importances(study.optuna))
 
 
 def draw(importances: dict[str, dict[str, float]], path: Path) -> None:
-    """Bars, one panel for each method."""
+    """Draw the importances as bars, one panel for each method."""
     heights = [len(values) for values in importances.values()]
     figure = Figure(figsize=(8, 1 + 0.35 * sum(heights) + 0.6 * len(heights)), layout="constrained")
     panels = figure.subplots(len(importances), 1, squeeze=False, height_ratios=heights)[:, 0]

@@ -1,7 +1,7 @@
-"""What a sweep tries: a range for each setting, by the dotted name that its flag has.
+"""What a sweep tries: a range for each setting, named like its flag.
 
-The default ranges are ours. They hold every value of the paper's Tables 6 to 8 and are the same for every method; which
-of them a method has follows from its own settings. As in those tables, a method's networks share one weight decay.
+The default ranges are ours. They include every value of the paper's Tables 6 to 8 and are the same for every method. A
+method has the ranges of the settings that it uses. As in those tables, a method's networks share one weight decay.
 
 A file of ranges has a table for each preset, or one called `all`:
 
@@ -30,7 +30,7 @@ from metapl.types import MethodConfig
 if TYPE_CHECKING:
     import optuna
 
-# type -> the keys that it needs, and those that it may have
+# type -> the keys that it needs, the keys that it may have
 _KEYS = {
     "float": (("low", "high"), ()),
     "log": (("low", "high"), ()),
@@ -42,7 +42,8 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class Parameter:
-    """One setting's range: `float` even, `log` even in the logarithm, `int` whole, `range` in steps, `choice` any."""
+    """One setting's range: `float` uniform, `log` uniform in the logarithm, `int` whole numbers, `range` in steps,
+    `choice` any of the values."""
 
     type: str
     low: float = 0.0
@@ -53,7 +54,7 @@ class Parameter:
     """Names of settings that get the same value."""
 
     def suggest(self, trial: "optuna.Trial", name: str) -> Any:
-        """Ask for a value."""
+        """Draw a value for a trial."""
         match self.type:
             case "int":
                 return trial.suggest_int(name, int(self.low), int(self.high), step=int(self.step))
@@ -66,7 +67,7 @@ class Parameter:
 
     @property
     def edges(self) -> tuple[Any, ...]:
-        """Values that must be allowed for all between them to be."""
+        """The values at the ends; if the settings accept these, they accept all between them."""
         if self.type == "choice":
             return self.values
         return (int(self.low), int(self.high)) if self.type == "int" else (self.low, self.high)
@@ -90,7 +91,7 @@ _MIXUP = Parameter("float", 0.1, 1.0)  # the paper does not say
 
 
 def default(config: Config) -> dict[str, Parameter]:
-    """The ranges of the settings that these methods have; finetuning keeps the paper's fixed learning rate."""
+    """The default ranges for a run's methods; finetuning keeps the paper's fixed learning rate."""
     space = {"model.dropout": _DROPOUT} if getattr(config.model, "dropout", 0.0) else {}
     for index, stage in enumerate(config.stages):
         finetuning = index > 0 and isinstance(stage.method, Supervised)
@@ -130,7 +131,7 @@ def _of_method(method: MethodConfig) -> Iterator[tuple[str, Parameter]]:
 
 
 def apply(config: Config, values: Mapping[str, Any], space: Space) -> Config:
-    """The settings with these values in them; a name or a value that cannot be is answered as in a settings file."""
+    """Put values into the settings; an invalid name or value gives the same error as in a settings file."""
     tree: dict[str, Any] = {}
     for name, value in values.items():
         for path in (name, *space[name].also):
@@ -145,19 +146,19 @@ def _put(tree: dict[str, Any], path: str, value: Any) -> None:
     for key in parents:
         tree = tree.setdefault(key, {})
         if not isinstance(tree, dict):
-            raise ConfigError(f"{path} lies inside another setting of the space")
+            raise ConfigError(f"{path} is inside another setting of the space")
     tree[last] = value
 
 
 def check(config: Config, space: Space) -> None:
-    """Refuse a space whose names or edges the settings do not take, before any trial begins."""
+    """Refuse a space with names or values that the settings do not accept, before any trial begins."""
     for name, parameter in space.items():
         for value in parameter.edges:
             apply(config, {name: value}, {name: parameter})
 
 
 def read(file: Path, presets: Sequence[str]) -> dict[str, dict[str, Parameter]]:
-    """The spaces of a TOML file, by preset; `all` stands for every one."""
+    """Read the spaces of a TOML file, by preset; the table `all` is for every preset."""
     try:
         tables = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -165,15 +166,15 @@ def read(file: Path, presets: Sequence[str]) -> dict[str, dict[str, Parameter]]:
     try:
         for name in tables:
             if name not in (*presets, "all"):
-                raise ConfigError(f"{name!r} is none of this sweep's presets; tables are called {_listed(presets)}")
+                raise ConfigError(f"{name!r} is not a preset of this sweep; name the tables {_listed(presets)}")
         spaces = {name: dict(_leaves(table, "")) for name, table in tables.items()}
     except ConfigError as error:
         raise ConfigError(f"--space {file}: {error}") from None
     common = spaces.pop("all", None)
-    found = {name: (common or {}) | spaces.get(name, {}) for name in presets if common or name in spaces}
-    if not all(found.values()) or not found:
+    by_preset = {name: (common or {}) | spaces.get(name, {}) for name in presets if common or name in spaces}
+    if not all(by_preset.values()) or not by_preset:
         raise ConfigError(f"--space {file} has no ranges")
-    return found
+    return by_preset
 
 
 def _listed(presets: Sequence[str]) -> str:
@@ -181,7 +182,7 @@ def _listed(presets: Sequence[str]) -> str:
 
 
 def _leaves(table: Any, path: str) -> Iterator[tuple[str, Parameter]]:
-    """Ranges by dotted names, whether the file writes a name as one quoted key or as tables in tables."""
+    """Ranges by dotted names; the file may write a name as one quoted key or as nested tables."""
     if not isinstance(table, Mapping):
         raise ConfigError(f"{path or 'it'} takes a table with a type, got {table!r}")
     if isinstance(table.get("type"), str):

@@ -1,9 +1,9 @@
-"""Trials in a database: who does which, so that every method ends with exactly as many as were asked for.
+"""Trials in a database: which worker does which, so that every method ends with exactly the wanted number of trials.
 
-A method has slots 0 … N − 1. A trial is made for a slot and waits; a worker takes it by turning it from waiting into
-running, which the database lets one worker do. A slot belongs to its first trial that has not failed. A trial whose
-worker died is marked as failed, and then its slot gets another one: no slot can be completed twice or be forgotten,
-however many workers on however many machines come and go.
+A method has slots 0 … N − 1. A trial is created for a slot and waits. A worker takes it by changing its state from
+waiting to running, which the database allows one worker only. A slot belongs to its first trial that has not failed. A
+trial whose worker died is marked as failed, and then its slot gets a new one. So no slot is completed twice or
+forgotten, with any number of workers and machines.
 """
 
 import socket
@@ -22,11 +22,11 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from metapl.schema import ConfigError
-from metapl.sweep.plan import Budget, Method, identity
+from metapl.sweep.settings import Budget, Method, identity
 from metapl.system.lock import held, is_held
 
-HEARTBEAT_S, GRACE_S = 20, 120  # a worker on another machine that is silent for longer than this is taken for dead
-SQLITE_TIMEOUT_S = 120  # how long a worker waits for another one's write
+HEARTBEAT_S, GRACE_S = 20, 120  # a worker on another machine counts as dead if it is silent for longer than GRACE_S
+SQLITE_TIMEOUT_S = 120  # how long a worker waits for another worker's write
 
 _LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED)
 DONE = (TrialState.COMPLETE, TrialState.PRUNED)
@@ -34,20 +34,20 @@ DONE = (TrialState.COMPLETE, TrialState.PRUNED)
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 
 
-class Row(NamedTuple):
-    """One method in the database."""
+class MethodStudy(NamedTuple):
+    """One method's trials in the database."""
 
     method: Method
-    study: Study
+    optuna: Study
     storage: RDBStorage
-    trials: int  # how many it is to have
+    trials: int  # how many are wanted
 
 
 def connect(url: str) -> RDBStorage:
-    """Open SQLite or PostgreSQL; a database that cannot be had is a sentence without the password."""
+    """Open SQLite or PostgreSQL; if that fails, the error does not show the password."""
     try:
         shown = sqlalchemy.make_url(url).render_as_string(hide_password=True)
-        if url.startswith(("postgresql://", "postgres://")):  # psycopg 3, which the extra brings
+        if url.startswith(("postgresql://", "postgres://")):  # psycopg 3, which metapl[postgres] installs
             url = "postgresql+psycopg://" + url.split("://", 1)[1]
         kwargs = (
             {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if url.startswith("sqlite") else {"pool_pre_ping": True}
@@ -55,7 +55,7 @@ def connect(url: str) -> RDBStorage:
         with no_experimental_warnings():
             storage = RDBStorage(url, engine_kwargs=kwargs, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
         if storage.engine.name == "sqlite":
-            _one_at_a_time(storage.engine)
+            _lock_at_begin(storage.engine)
         return storage
     except sqlalchemy.exc.ArgumentError:
         raise ConfigError("--storage takes sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME") from None
@@ -66,89 +66,96 @@ def connect(url: str) -> RDBStorage:
         raise ConfigError(f"--storage {shown} cannot be used: {reason}") from None
 
 
-def _one_at_a_time(engine: sqlalchemy.Engine) -> None:
+def _lock_at_begin(engine: sqlalchemy.Engine) -> None:
     """Make SQLite lock when a transaction begins.
 
-    Python's driver begins one at the first write, after what the write depends on was read: two workers that both read
-    "waiting" would both take the trial. Other databases lock the row that is read.
+    Python's driver begins one at the first write only. By then the worker has already read what the write depends on:
+    two workers that both read "waiting" would both take the trial. Other databases lock the row that is read.
     """
     sqlalchemy.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
     sqlalchemy.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     engine.dispose()  # connections that were made before
 
 
-def row(storage: RDBStorage, sweep: str, method: Method, budget: Budget) -> Row:
-    """Make or find a method's trials; those of another sweep under the same name are not mixed with."""
+def open_study(storage: RDBStorage, sweep: str, method: Method, budget: Budget) -> MethodStudy:
+    """Create or find a method's trials; refuse to mix them with trials of a different sweep of the same name."""
     pruner = optuna.pruners.MedianPruner() if budget.prune else optuna.pruners.NopPruner()
-    study = optuna.create_study(
+    trials = optuna.create_study(
         storage=storage, study_name=f"{sweep}/{method.name}", direction="maximize", load_if_exists=True, pruner=pruner
     )
-    mine, theirs = identity(method, budget), study.user_attrs.get("plan")
+    mine, theirs = identity(method, budget), trials.user_attrs.get("plan")
     if theirs is None:
-        study.set_user_attr("plan", mine)
+        trials.set_user_attr("plan", mine)
     elif changed := [key for key in mine if mine[key] != theirs.get(key)]:
         raise ConfigError(
-            f"{method.name}: this sweep began with another {' and '.join(changed)}; trials that differ in that are not "
-            "comparable: take another --out (and thus another sweep), or the values of before"
+            f"{method.name}: this sweep began with another {' and '.join(changed)}, and its trials would not be "
+            "comparable; give another --out for a new sweep, or the values from before"
         )
-    return Row(method, study, storage, budget.trials)
+    return MethodStudy(method, trials, storage, budget.trials)
 
 
-def owners(row: Row) -> dict[int, FrozenTrial]:
-    """Each slot's trial."""
-    found: dict[int, FrozenTrial] = {}
-    for trial in row.study.get_trials(deepcopy=False, states=_LIVE):
-        found.setdefault(trial.user_attrs["slot"], trial)  # they come in the order of their numbers
-    return {slot: trial for slot, trial in sorted(found.items()) if slot < row.trials}
+def owners(study: MethodStudy) -> dict[int, FrozenTrial]:
+    """The trial of each slot."""
+    by_slot: dict[int, FrozenTrial] = {}
+    for trial in study.optuna.get_trials(deepcopy=False, states=_LIVE):
+        by_slot.setdefault(trial.user_attrs["slot"], trial)  # they come in the order of their numbers
+    return {slot: trial for slot, trial in sorted(by_slot.items()) if slot < study.trials}
 
 
-def fill(row: Row) -> None:
-    """Make a waiting trial for each slot that has none; if another worker does so, too, one of the two is not taken."""
-    taken = owners(row)
-    for slot in range(row.trials):
+def refresh(studies: Sequence[MethodStudy]) -> None:
+    """Give up the trials of dead workers, and make a waiting trial for each slot that has none."""
+    for study in studies:
+        reap(study)
+        fill(study)
+
+
+def fill(study: MethodStudy) -> None:
+    """Make a waiting trial for each slot that has none; if two workers do so at once, one of the two is never taken."""
+    taken = owners(study)
+    for slot in range(study.trials):
         if slot not in taken:
             trial = optuna.trial.create_trial(state=TrialState.WAITING, user_attrs={"slot": slot})
-            row.storage.create_new_trial(row.study._study_id, template_trial=trial)
+            study.storage.create_new_trial(study.optuna._study_id, template_trial=trial)
 
 
-def take(rows: Sequence[Row]) -> tuple[Row, FrozenTrial] | None:
-    """Take the first waiting trial, of the method that is behind: methods go side by side. None if none waits."""
-    owned = [(slot, place, trial) for place, row in enumerate(rows) for slot, trial in owners(row).items()]
-    for _, place, trial in sorted(owned, key=lambda one: one[:2]):
-        if trial.state == TrialState.WAITING and _begin(rows[place], trial):
-            return rows[place], trial
+def take(studies: Sequence[MethodStudy]) -> tuple[MethodStudy, FrozenTrial] | None:
+    """Take the waiting trial with the lowest slot, so that all methods advance together; None if none waits."""
+    owned = [(slot, place, trial) for place, study in enumerate(studies) for slot, trial in owners(study).items()]
+    for _, place, trial in sorted(owned, key=lambda entry: entry[:2]):
+        if trial.state == TrialState.WAITING and _begin(studies[place], trial):
+            return studies[place], trial
     return None
 
 
-def _begin(row: Row, trial: FrozenTrial) -> bool:
-    """Turn a trial from waiting into running; False if another worker did."""
+def _begin(study: MethodStudy, trial: FrozenTrial) -> bool:
+    """Change a trial's state from waiting to running; False if another worker did."""
     try:
-        return row.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
+        return study.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING)
     except optuna.exceptions.UpdateFinishedTrialError:
         return False
 
 
-def fail(row: Row, trial: FrozenTrial, reason: str) -> None:
-    """Give a trial up; its slot is free again."""
+def fail(study: MethodStudy, trial: FrozenTrial, reason: str) -> None:
+    """Give a trial up, so that its slot is free again."""
     try:
-        row.storage.set_trial_user_attr(trial._trial_id, "failure", reason)
-        row.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+        study.storage.set_trial_user_attr(trial._trial_id, "failure", reason)
+        study.storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
     except (optuna.exceptions.UpdateFinishedTrialError, RuntimeError):
-        return  # someone else has
+        return  # another worker has given it up
 
 
-def reap(row: Row) -> None:
-    """Give up the trials of workers that are no more: at once on this machine, after a silence on others."""
-    for trial in row.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+def reap(study: MethodStudy) -> None:
+    """Give up the trials of dead workers: at once if they ran on this machine, after GRACE_S on others."""
+    for trial in study.optuna.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
         worker = trial.user_attrs.get("worker")
         if worker and worker["host"] == host() and not is_held(Path(worker["lock"])):
-            fail(row, trial, "its worker was killed")
+            fail(study, trial, "its worker was killed")
     with no_experimental_warnings():
-        optuna.storages.fail_stale_trials(row.study)
+        optuna.storages.fail_stale_trials(study.optuna)
 
 
 def host() -> str:
-    """This machine, until its next start."""
+    """A name for this machine since it was booted."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
     except OSError:
@@ -166,14 +173,14 @@ def presence(folder: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def heartbeat(row: Row, trial: FrozenTrial, lock: Path) -> Iterator[None]:
-    """Say whose the trial is, and every while that it is still being worked on."""
-    row.storage.set_trial_user_attr(trial._trial_id, "worker", {"host": host(), "lock": str(lock)})
+def heartbeat(study: MethodStudy, trial: FrozenTrial, lock: Path) -> Iterator[None]:
+    """Write down which worker has the trial, and every HEARTBEAT_S that it is still at work."""
+    study.storage.set_trial_user_attr(trial._trial_id, "worker", {"host": host(), "lock": str(lock)})
     stop = threading.Event()
 
     def beat() -> None:
         while True:
-            row.storage.record_heartbeat(trial._trial_id)
+            study.storage.record_heartbeat(trial._trial_id)
             if stop.wait(HEARTBEAT_S):
                 return
 
@@ -188,7 +195,7 @@ def heartbeat(row: Row, trial: FrozenTrial, lock: Path) -> Iterator[None]:
 
 @contextmanager
 def no_experimental_warnings() -> Iterator[None]:
-    """Heartbeats are experimental in optuna for years; our caps on its version are the answer to that."""
+    """Hide optuna's warning that heartbeats are experimental; pyproject.toml limits its versions for that reason."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         yield

@@ -1,4 +1,4 @@
-"""From PNG files on a disk to an answer in a browser: train, serve, look."""
+"""From PNG files on a disk to a prediction in a browser: train, serve, look."""
 
 import io
 from pathlib import Path
@@ -56,17 +56,17 @@ def server(browser, tmp_path):  # the browser first: without one nothing is trai
     server.stop()
 
 
-def test_what_was_trained_is_recognised_in_the_browser(page, server, tmp_path):
+def test_training_pictures_are_recognised_in_the_browser(page, server, tmp_path):
     page.open(server.address)
     right = 0
     for name in NAMES:
         page.evaluate("document.querySelector('.bars').replaceChildren()")
         page.choose_file("#file", tmp_path / "digits" / "labeled" / name / "3.png")
         page.wait_for("document.querySelectorAll('.bars li').length === 5 && document.querySelector('.examples li')")
-        nearest, alike = page.texts(".examples .name")[0], page.texts(".examples .alike")[0]
-        assert (nearest, alike) == (name, "similarity 1.000")  # the picture itself
+        nearest, similarity = page.texts(".examples .name")[0], page.texts(".examples .similarity")[0]
+        assert (nearest, similarity) == (name, "similarity 1.000")  # the picture itself
         right += page.texts(".bars .name")[0] == name
-    assert right >= 9  # of ten that it has learnt
+    assert right >= 9  # of the ten that it was trained with
     page.evaluate("document.querySelector('#more').click()")
     assert sorted(page.texts(".bars .name")) == sorted(NAMES)
     assert "80 pictures" in page.text("#near-note")

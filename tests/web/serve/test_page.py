@@ -1,4 +1,4 @@
-"""The page in a real browser: what a person sees, and that nothing of it comes from or goes anywhere else."""
+"""The page in a real browser: what a person sees, and that it talks to its own server only."""
 
 import base64
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from PIL import Image
 
 from metapl.evaluate import predictor as predictors
 from metapl.web.serve.examples import collect
-from metapl.web.serve.model import Served, facts
+from metapl.web.serve.network import ServedNetwork, facts
 from metapl.web.server import Limits, Server
 from tests import small_run
 
@@ -27,10 +27,10 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def served(place) -> Served:
+def served(place) -> ServedNetwork:
     run = place / "run"
     predictor = predictors.load(run)
-    served = Served(predictor, facts("mine", run, predictor), collect(predictor, run, [], 1000), "")
+    served = ServedNetwork(predictor, facts("mine", run, predictor), collect(predictor, run, [], 1000), "")
     served.warm_up()
     return served
 
@@ -58,7 +58,7 @@ def test_a_picture_is_shown_with_its_classes_and_its_neighbours(opened, place, s
     opened.wait_for(ANSWERED)
     names = [row["name"] for row in expected["classes"]]
     assert set(names) == set(small_run.CLASSES)
-    assert opened.texts(".bars .name") == names  # as text: the script is four words, not a script
+    assert opened.texts(".bars .name") == names  # as text: the script in a class name does not run
     shares = [float(text.strip("<> %")) for text in opened.texts(".bars .share")]
     assert shares == pytest.approx([100 * row["probability"] for row in expected["classes"]], abs=0.11)
     opened.wait_for("document.getAnimations().length === 0")
@@ -68,29 +68,29 @@ def test_a_picture_is_shown_with_its_classes_and_its_neighbours(opened, place, s
     assert opened.texts(".examples .name")[0] == small_run.CLASSES[0]
     opened.wait_for("[...document.querySelectorAll('.examples img')].every((image) => image.naturalWidth === 8)")
     assert opened.evaluate("document.querySelector('#preview').naturalWidth") == 16
-    assert "81.3 % of its test pictures right" in opened.text("#about")
+    assert "test accuracy 81.3 %" in opened.text("#about")
     assert opened.evaluate("document.scripts.length") == 1
     assert opened.errors == []
 
 
-def test_a_bad_file_is_told_of_and_a_good_one_then_answered(opened, place):
+def test_a_bad_file_gives_an_error_and_a_good_one_then_a_prediction(opened, place):
     opened.choose_file("#file", place / "not a picture.png")
     opened.wait_for(FAILED)
     assert opened.text("#error").startswith("The picture: not a picture of a known kind")
     assert opened.evaluate("document.querySelector('#preview').hidden")
-    assert opened.text("#status") == "No answer."
+    assert opened.text("#status") == "No prediction."
     assert all("422" in error for error in opened.errors)  # Chromium notes every refused request
     opened.choose_file("#file", place / "wide.jpg")
     opened.wait_for(ANSWERED)
     assert opened.text("#error") == ""
 
 
-def test_what_is_too_large_is_not_even_sent(opened, place):
+def test_a_picture_that_is_too_large_is_not_sent(opened, place):
     large = place / "large.bmp"
     Image.new("RGB", (300, 300)).save(large)
     opened.choose_file("#file", large)
     opened.wait_for(FAILED)
-    assert opened.text("#error") == "The picture has 0.3 MB, more than the 0.1 MB that are taken."
+    assert opened.text("#error") == "The picture has 0.3 MB; the limit is 0.1 MB."
     assert not any("predict" in url for url in opened.requests)
     assert opened.errors == []
 
@@ -113,11 +113,11 @@ def test_pictures_are_dropped_and_pasted_anywhere(opened, place):
     opened.wait_for(ANSWERED)
     empty = "new ClipboardEvent('paste', { clipboardData: new DataTransfer(), bubbles: true })"
     opened.evaluate(f"document.body.dispatchEvent({empty}) && 0")
-    assert opened.text("#error") == "What was pasted is no picture."
+    assert opened.text("#error") == "What you pasted is not a picture."
     assert opened.errors == []
 
 
-def test_all_of_it_can_be_reached_by_keys_and_has_a_name(opened):
+def test_every_control_can_be_reached_by_keyboard_and_has_a_name(opened):
     opened.press("Tab")
     assert opened.evaluate("document.activeElement.id") == "file"
     assert opened.evaluate("getComputedStyle(document.querySelector('#drop')).outlineStyle") == "solid"
@@ -143,7 +143,7 @@ CONTRAST = """(() => {
             if (!color.startsWith("rgba(0, 0, 0, 0")) return color;
         }
     };
-    return Math.min(...[...document.querySelectorAll("h1, h2, p, strong, .name, .share, .alike, button, summary")]
+    return Math.min(...[...document.querySelectorAll("h1, h2, p, strong, .name, .share, .similarity, button, summary")]
         .filter((element) => element.offsetParent)
         .map((element) => [light(getComputedStyle(element).color), light(ground(element))].sort((a, b) => b - a))
         .map(([more, less]) => (more + 0.05) / (less + 0.05)));
@@ -162,13 +162,13 @@ def test_it_fits_every_window_and_can_be_read(page, server, place, width, scheme
     assert page.evaluate("innerWidth") == width
     page.choose_file("#file", place / "not a picture.png")
     page.wait_for(FAILED)
-    assert page.evaluate(CONTRAST) >= 4.5  # WCAG's for text
+    assert page.evaluate(CONTRAST) >= 4.5  # WCAG's limit for text
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") != "rgb(246, 247, 249)"
     assert dark == (scheme == "dark")
 
 
 def test_another_sites_page_gets_nothing(page, server, place, monkeypatch):
-    """From a file's page, whose origin is none: neither an answer nor a picture, and the network is not even asked."""
+    """A page from a file, without an origin, gets no prediction and no picture, and the network does not run."""
     asked: list[bytes] = []
     monkeypatch.setattr(server.service, "predict", asked.append)
     other = place / "other.html"

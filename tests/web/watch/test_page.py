@@ -1,4 +1,4 @@
-"""The live page in a real browser: it follows the run, and leaves the reader's things alone."""
+"""The live page in a real browser: it follows the run, and keeps what the reader opened, sorted or focused."""
 
 import json
 import time
@@ -7,36 +7,36 @@ import pytest
 
 from metapl.system.lock import locked
 from metapl.web.server import Limits, Server
-from metapl.web.watch import following
-from metapl.web.watch.following import Following
-from metapl.web.watch.handler import Handler
-from tests.report.some_runs import finish, line, make, settings
+from metapl.web.watch import live_page
+from metapl.web.watch.live_page import LivePage
+from metapl.web.watch.routes import WatchHandler
+from tests.report.synthetic_runs import finish, line, make, settings
 
 CURVE = "document.querySelector('#run-2 figure path.c0').getAttribute('d')"
-PLACE = "window.marked.getBoundingClientRect().top"  # in the window: lines above may have come or gone
+PLACE = "window.marked.getBoundingClientRect().top"  # in the window, because lines above it may be added or removed
 BAR = "document.querySelector('progress')"
 
 
 @pytest.fixture
 def runs(tmp_path):
-    for name in "abcd":  # so many that sections are folded
+    for name in "abcd":  # enough runs for sections to be folded
         make(tmp_path / "runs" / name, settings("mpl"), lines=[line(step, loss=[1.0]) for step in (10, 20)])
     return tmp_path / "runs"
 
 
 @pytest.fixture
 def server(runs, monkeypatch):
-    monkeypatch.setattr(following, "LOOK_S", 0)
-    monkeypatch.setattr(following, "SHORTEST_S", 0)
-    monkeypatch.setattr(following, "SHARE", 1e9)
-    server = Server("127.0.0.1", 0, Limits(stop_s=1), Handler)
+    monkeypatch.setattr(live_page, "SCAN_S", 0)
+    monkeypatch.setattr(live_page, "SHORTEST_S", 0)
+    monkeypatch.setattr(live_page, "SHARE", 1e9)
+    server = Server("127.0.0.1", 0, Limits(stop_s=1), WatchHandler)
     with locked(runs / "b"):
-        server.start(Following([runs]))
+        server.start(LivePage([runs]))
         yield server
 
 
 def change(page, server, expression: str) -> None:
-    """Have the server look, until the page has it."""
+    """Have the server scan until the page shows the change."""
     until = time.monotonic() + 20
     while not page.evaluate(f"Boolean({expression})"):
         assert time.monotonic() < until, f"{expression} never came true; errors: {page.errors}"
@@ -71,7 +71,7 @@ def test_the_page_follows_the_run_and_the_reader_loses_nothing(page, server, run
     assert page.evaluate("document.querySelectorAll('th button').length === document.querySelectorAll('th').length")
 
     finish(runs / "b", {0: 0.875})
-    (runs / "b" / "lock").unlink()  # nobody holds it any more
+    (runs / "b" / "lock").unlink()  # no process holds it any more
     change(page, server, f"!{BAR}")
     assert "b has finished: test accuracy 87.50 %." in page.text("main")
     assert page.text("h1") == "runs: ended"

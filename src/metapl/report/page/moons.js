@@ -25,8 +25,8 @@ document.querySelectorAll(".moons").forEach((moons) => {
       panel.even.setAttribute("d", paths[frame][set][2]);
       panel.accuracy.textContent = `${percent.toFixed(2)} %`;
       panel.accuracy.classList.toggle("reached", percent >= film.success);
-      const said = `${panel.title}, data set ${film.seeds[set]}, at step ${step(frame)}: ${percent.toFixed(2)} % of the points right`;
-      panel.svg.setAttribute("aria-label", said);
+      const label = `${panel.title}, data set ${film.seeds[set]}, at step ${step(frame)}: ${percent.toFixed(2)} % of the points right`;
+      panel.svg.setAttribute("aria-label", label);
     });
   };
   const chosen = () => show(Number(slider.value));
@@ -49,7 +49,7 @@ document.querySelectorAll(".moons").forEach((moons) => {
       slider.value = 0;
       chosen();
     }
-    // Nothing moves unasked; and who wants less motion gets it slowly.
+    // Nothing moves before the user starts it, and slowly for users who prefer reduced motion.
     const slow = matchMedia("(prefers-reduced-motion: reduce)").matches;
     playing = setInterval(next, slow ? 1500 : 250);
     play.textContent = "Pause";
@@ -63,7 +63,7 @@ document.querySelectorAll(".moons").forEach((moons) => {
     marks.forEach((mark, number) => mark.setAttribute("d", film.marks[Number(which.value)][number]));
     chosen();
   });
-  // Paper shows the end of the training.
+  // Print the end of the training.
   window.addEventListener("beforeprint", () => {
     pause();
     show(last);

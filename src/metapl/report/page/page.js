@@ -4,7 +4,7 @@
     const cell = row.cells[column];
     return cell.dataset.value === undefined ? cell.textContent.trim() : Number(cell.dataset.value);
   };
-  // What has no number comes last, up or down.
+  // Cells without a number come last, in ascending and in descending order.
   const compare = (a, b, sign) => {
     if (typeof a === "number" && typeof b === "number") {
       return Number.isNaN(a) - Number.isNaN(b) || sign * (a - b);
@@ -20,29 +20,29 @@
     rows.sort((a, b) => compare(value(a, column), value(b, column), down ? -1 : 1));
     table.tBodies[0].append(...rows);
   };
-  const dress = (table) => [...table.tHead.rows[0].cells].forEach((head, column) => {
+  const addSortButtons = (table) => [...table.tHead.rows[0].cells].forEach((head, column) => {
     const button = document.createElement("button");
     button.type = "button";
     button.append(...head.childNodes);
     button.addEventListener("click", () => sort(table, column));
     head.append(button);
   });
-  document.querySelectorAll("table").forEach(dress);
-  document.addEventListener("new-table", (event) => dress(event.target)); // from live.js, where there is one
+  document.querySelectorAll("table").forEach(addSortButtons);
+  document.addEventListener("new-table", (event) => addSortButtons(event.target)); // sent by live.js
   const show = () => {
-    const found = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    if (found instanceof HTMLDetailsElement) {
-      found.open = true;
-      found.scrollIntoView();
+    const section = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    if (section instanceof HTMLDetailsElement) {
+      section.open = true;
+      section.scrollIntoView();
     }
   };
   window.addEventListener("hashchange", show);
   show();
-  // Paper has no folds: all is opened for it, and folded again after.
+  // Open all sections for printing, and fold them again afterwards.
   let opened = [];
   window.addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not([open])")];
-    opened.forEach((one) => { one.open = true; });
+    opened.forEach((section) => { section.open = true; });
   });
-  window.addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));
+  window.addEventListener("afterprint", () => opened.forEach((section) => { section.open = false; }));
 })();

@@ -1,7 +1,7 @@
-"""The labelled pictures that a network was trained with: which of them it finds most like a new one.
+"""The labelled pictures that a network was trained with, and which of them are most similar to a new one.
 
-Alike means: the classifier is given nearly the same. Of many pictures as many of each class are kept as there is room
-for, small, in memory: nothing is read from disk once the server runs.
+Similar means: the network's features, which its last layer reads, point in nearly the same direction. Small copies of
+up to `count` pictures, about as many of each class, are kept in memory; a running server reads nothing from disk.
 """
 
 import io
@@ -29,8 +29,8 @@ from metapl.system.folders import where_run_began
 SHOWN_SIDE = 128  # pixels of the longer side of what a page shows
 
 
-class Near(NamedTuple):
-    """A labelled picture that is like another one."""
+class NearExample(NamedTuple):
+    """A labelled picture that is similar to a new one."""
 
     number: int  # among the examples
     label: int
@@ -38,8 +38,8 @@ class Near(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
-    """Labelled pictures and what a network's classifier is given of each."""
+class LabeledExamples:
+    """Labelled pictures and a network's features of each."""
 
     shown: tuple[Pictures, ...]  # small ones, [H, W, C] each
     labels: NDArray[np.int32]
@@ -48,14 +48,14 @@ class Examples:
     def __len__(self) -> int:
         return len(self.shown)
 
-    def nearest(self, features: NDArray[np.float32], count: int) -> list[Near]:
-        """The most similar ones first, equals in their order."""
+    def nearest(self, features: NDArray[np.float32], count: int) -> list[NearExample]:
+        """The `count` most similar examples, the most similar first; equal ones keep their order."""
         similarities = self.features @ to_length_1(features)
         order = np.argsort(-similarities, kind="stable")[:count]
-        return [Near(int(i), int(self.labels[i]), float(similarities[i])) for i in order]
+        return [NearExample(int(i), int(self.labels[i]), float(similarities[i])) for i in order]
 
     def png(self, index: int) -> bytes | None:
-        """One of them as a file; None if there is none with this number."""
+        """One example as a PNG file; None if no example has this number."""
         if not 0 <= index < len(self.shown):
             return None
         file = io.BytesIO()
@@ -63,42 +63,42 @@ class Examples:
         return file.getvalue()
 
 
-def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> Examples:
-    """Look at up to `count` of the run's labelled pictures; `DataError` if they are not there, or are others now.
+def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> LabeledExamples:
+    """Compute features of up to `count` of the run's labelled pictures; `DataError` if they are missing or changed.
 
-    Who has chosen the folders is asked first, then the run, whose settings may name paths relative to where it began.
+    The given folders come first, then the run's own. Its settings may name paths relative to where the run began.
     """
     settings = predictor.config.data
     if not isinstance(settings, PictureConfig):
         raise DataError(f"the run's data ({settings.name}) are no picture files")
     environment, stored = _read_json(run / ENVIRONMENT), _read_json(run / SPLIT)
     with where_run_began(environment, folders) as places, _as_data_error():
-        found = pictures.load(settings, places)
-        if any(stored.get(key) != found.manifest[key] for key in ("class_names", "labeled")):
-            raise DataError("the labelled pictures are not those that the run was trained with any more")
-        rows = evenly(found.labels, count)
-        return _look(predictor, found.labeled, settings.size, rows, found.labels)
+        dataset = pictures.load(settings, places)
+        if any(stored.get(key) != dataset.manifest[key] for key in ("class_names", "labeled")):
+            raise DataError("the labelled pictures have changed since the run was trained with them")
+        rows = evenly(dataset.labels, count)
+        return _with_features(predictor, dataset.labeled, settings.size, rows, dataset.labels)
 
 
 def evenly(labels: NDArray[np.int32], count: int) -> NDArray[np.int64]:
-    """Rows of up to `count` examples, in turn one of each class, in the order that they have."""
+    """Rows of up to `count` examples, about as many of each class, in ascending order."""
     turn = np.zeros(len(labels), np.int64)
     for label in np.unique(labels):
-        own = np.flatnonzero(labels == label)
-        turn[own] = np.arange(len(own))
+        of_class = np.flatnonzero(labels == label)
+        turn[of_class] = np.arange(len(of_class))
     return np.sort(np.argsort(turn, kind="stable")[:count])
 
 
 def to_length_1(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Along the last axis; nothing at all stays nothing."""
+    """Scale vectors along the last axis to length 1; zero vectors stay zero."""
     length = np.linalg.norm(features, axis=-1, keepdims=True)
     return np.asarray(features / np.where(length > 0, length, 1), np.float32)
 
 
-def _look(
+def _with_features(
     predictor: Predictor, images: Images, size: int, rows: NDArray[np.int64], labels: NDArray[np.int32]
-) -> Examples:
-    """Read and describe a batch at a time: large pictures are not all in memory at once."""
+) -> LabeledExamples:
+    """Read pictures and compute their features a batch at a time, so that memory holds few large pictures at once."""
     shown: list[Pictures] = []
     kept: list[int] = []
     features: list[NDArray[np.float32]] = []
@@ -111,14 +111,14 @@ def _look(
             shown += [_small(picture) for picture in batch.values()]
     if not kept:
         raise DataError("none of the labelled pictures can be read any more")
-    return Examples(tuple(shown), labels[kept], to_length_1(np.concatenate(features)))
+    return LabeledExamples(tuple(shown), labels[kept], to_length_1(np.concatenate(features)))
 
 
 def _readable(images: Images, size: int, rows: NDArray[np.int64]) -> Iterator[tuple[int, Pictures]]:
     for row in rows:
         try:
             yield row, read(images, int(row), size)
-        except BadImage:  # one that was damaged since is one less to show
+        except BadImage:  # damaged since the training: leave it out
             continue
 
 
@@ -135,7 +135,7 @@ def _to_image(picture: Pictures) -> Image.Image:
 
 @contextmanager
 def _as_data_error() -> Iterator[None]:
-    """Whatever is wrong with the data, it is a sentence, not the end: the network answers without them."""
+    """Turn errors about the data into `DataError`: the server also works without labelled examples."""
     try:
         yield
     except (ConfigError, OSError, ValueError) as error:
@@ -144,9 +144,9 @@ def _as_data_error() -> Iterator[None]:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
-        raise DataError(f"{path.name} of the run is missing or damaged, which tells which pictures it was trained with")
-    return found
+        content = None
+    if not isinstance(content, dict):
+        raise DataError(f"the run's {path.name} is missing or damaged; it lists the pictures for the training")
+    return content

@@ -1,13 +1,13 @@
-// Names of classes are other people's text: they enter the page by textContent alone, never as HTML.
+// Names of classes are text from outside: put them into the page as textContent, never as HTML.
 const SHOWN_AT_FIRST = 5;
-const TINY = 64; // pixels; smaller pictures are enlarged with sharp corners
+const TINY = 64; // pixels; smaller pictures are enlarged without smoothing
 
 const byId = (id) => document.getElementById(id);
 const file = byId("file"), preview = byId("preview"), error = byId("error"), status = byId("status");
 const bars = byId("bars"), more = byId("more"), near = byId("near"), examples = byId("examples");
 
 let model = null;
-let newest = null; // the request whose answer is waited for; an older one's comes too late
+let newest = null; // the last request; replies to older ones are ignored
 let classes = [];
 
 function element(kind, name, text) {
@@ -35,7 +35,7 @@ function capital(sentence) {
 async function about() {
   model = await (await fetch("/api/model")).json();
   const facts = [`${model.run}: ${model.network} trained by ${model.method}`, `${model.classes.length} classes`];
-  if (model.accuracy !== null) facts.push(`${percent(model.accuracy)} of its test pictures right`);
+  if (model.accuracy !== null) facts.push(`test accuracy ${percent(model.accuracy)}`);
   facts.push(model.temperature === 1 ? "probabilities not calibrated" : "probabilities calibrated");
   byId("about").textContent = facts.join(" · ");
   const address = `${location.origin}/api/predict`;
@@ -43,7 +43,7 @@ async function about() {
   near.hidden = false;
   byId("near-note").textContent = model.examples
     ? `Among ${model.examples.toLocaleString("en")} pictures that the network was trained with.`
-    : `None can be shown: ${model.why_no_examples}`;
+    : `There are none to show: ${model.why_no_examples}`;
 }
 
 function show(picture) {
@@ -67,14 +67,14 @@ function showBars(all) {
   more.setAttribute("aria-expanded", String(all));
 }
 
-function showExamples(found) {
-  examples.replaceChildren(...found.map((example) => {
+function showExamples(nearest) {
+  examples.replaceChildren(...nearest.map((example) => {
     const item = element("li"), picture = element("img");
     picture.alt = `Labelled example of ${example.class}`;
     picture.addEventListener("load", () => picture.classList.toggle("tiny", picture.naturalWidth < TINY));
     picture.src = example.picture;
-    const alike = `similarity ${example.similarity.toFixed(3)}`;
-    item.append(picture, element("span", "name", example.class), element("span", "alike", alike));
+    const similarity = `similarity ${example.similarity.toFixed(3)}`;
+    item.append(picture, element("span", "name", example.class), element("span", "similarity", similarity));
     return item;
   }));
 }
@@ -88,9 +88,9 @@ function clear() {
 
 async function send(picture, signal) {
   if (model && picture.size > model.max_bytes) {
-    throw new Error(`the picture has ${(picture.size / 1e6).toFixed(1)} MB, more than the ${model.max_bytes / 1e6} MB that are taken`);
+    throw new Error(`the picture has ${(picture.size / 1e6).toFixed(1)} MB; the limit is ${model.max_bytes / 1e6} MB`);
   }
-  // What a browser calls a file by its name's ending says little: the server looks at the bytes.
+  // The type that a browser guesses from a file's name says little: the server looks at the bytes.
   const headers = { "Content-Type": "application/octet-stream" };
   let reply;
   try {
@@ -99,50 +99,50 @@ async function send(picture, signal) {
     if (signal.aborted) throw problem;
     throw new Error("the server does not answer; is metapl serve still running?");
   }
-  const answer = await reply.json().catch(() => ({}));
-  if (!reply.ok) throw new Error(answer.error || `the server said ${reply.status}`);
-  return answer;
+  const prediction = await reply.json().catch(() => ({}));
+  if (!reply.ok) throw new Error(prediction.error || `the server replied with status ${reply.status}`);
+  return prediction;
 }
 
-async function ask(picture) {
+async function predict(picture) {
   if (newest) newest.abort();
-  const own = newest = new AbortController();
+  const request = newest = new AbortController();
   tell("");
   show(picture);
-  status.textContent = "Looking…";
+  status.textContent = "Predicting…";
   document.body.classList.add("waiting");
   try {
-    const answer = await send(picture, own.signal);
-    classes = answer.classes;
+    const prediction = await send(picture, request.signal);
+    classes = prediction.classes;
     const best = classes[0];
-    status.textContent = `Most probable: ${best.name}, ${percent(best.probability)} (${answer.milliseconds}\u00a0ms)`;
+    status.textContent = `Most probable: ${best.name}, ${percent(best.probability)} (${prediction.milliseconds}\u00a0ms)`;
     showBars(false);
-    showExamples(answer.examples);
+    showExamples(prediction.examples);
   } catch (problem) {
-    if (own.signal.aborted) return;
+    if (request.signal.aborted) return;
     clear();
-    status.textContent = "No answer.";
+    status.textContent = "No prediction.";
     tell(capital(problem.message));
   } finally {
-    if (own === newest) document.body.classList.remove("waiting");
+    if (request === newest) document.body.classList.remove("waiting");
   }
 }
 
-function first(files) {
+function predictFirst(files) {
   const picture = files && files[0];
-  if (picture) ask(picture);
+  if (picture) predict(picture);
   return Boolean(picture);
 }
 
 preview.addEventListener("load", () => preview.classList.toggle("tiny", preview.naturalWidth < TINY));
-preview.addEventListener("error", () => { preview.hidden = true; }); // not every browser shows every kind
+preview.addEventListener("error", () => { preview.hidden = true; }); // not every browser shows every format
 file.addEventListener("change", () => {
-  first(file.files);
-  file.value = ""; // the same file again is a new question
+  predictFirst(file.files);
+  file.value = ""; // so that choosing the same file again sends it again
 });
 more.addEventListener("click", () => showBars(more.getAttribute("aria-expanded") !== "true"));
 document.addEventListener("paste", (event) => {
-  if (!first(event.clipboardData.files)) tell("What was pasted is no picture.");
+  if (!predictFirst(event.clipboardData.files)) tell("What you pasted is not a picture.");
 });
 document.addEventListener("dragover", (event) => {
   event.preventDefault();
@@ -154,6 +154,6 @@ document.addEventListener("dragleave", (event) => {
 document.addEventListener("drop", (event) => {
   event.preventDefault();
   document.body.classList.remove("over");
-  if (!first(event.dataTransfer.files)) tell("What was dropped is no file.");
+  if (!predictFirst(event.dataTransfer.files)) tell("What you dropped is not a file.");
 });
 about().catch(() => { byId("about").textContent = "The server does not answer."; });

@@ -1,4 +1,4 @@
-"""Folders of runs that nobody has trained: the files that a report reads, with numbers chosen by the test."""
+"""Folders of synthetic runs: the files that a report reads, with numbers chosen by the test."""
 
 import csv
 import json
@@ -45,7 +45,7 @@ def make(
     evaluations: Sequence[tuple[int, int, int, float]] = (),
     command: Sequence[str] = (),
 ) -> Path:
-    """One run; without accuracies it has not come to its end."""
+    """Make one run; without accuracies it is not finished."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(configs.dump(configs.parse(text, "test")), "utf-8")
     split = {"class_names": CLASSES, "labeled": {"count": labels}, "checksum": checksum}
@@ -60,7 +60,7 @@ def make(
 def finish(
     folder: Path, accuracies: Mapping[int, float], evaluations: Sequence[tuple[int, int, int, float]] = ()
 ) -> None:
-    """Have the run come to its end."""
+    """Write the files of a finished run."""
     seeds = {str(seed): value for seed, value in accuracies.items()}
     mean = float(np.mean(list(accuracies.values())))
     final = {"accuracy": {"seeds": seeds}, "nll": {"seeds": seeds}}

@@ -1,4 +1,4 @@
-"""What is said of a picture: the predictor's own answer, and the labelled examples that are really nearest."""
+"""What is shown for a picture: the predictor's own prediction, and the labelled examples that are really nearest."""
 
 import io
 import json
@@ -14,9 +14,9 @@ from PIL import Image
 from metapl.data.reading.decode import BadImage, DataError
 from metapl.evaluate import predictor as predictors
 from metapl.schema import ConfigError
-from metapl.web.serve import examples, model
-from metapl.web.serve.examples import Examples, collect, evenly, to_length_1
-from metapl.web.serve.model import Served, accuracy, facts
+from metapl.web.serve import examples, network
+from metapl.web.serve.examples import LabeledExamples, collect, evenly, to_length_1
+from metapl.web.serve.network import ServedNetwork, accuracy, facts
 from tests import small_run
 
 
@@ -31,15 +31,15 @@ def predictor(run) -> predictors.Predictor:
 
 
 @pytest.fixture(scope="module")
-def served(run, predictor) -> Served:
-    served = Served(predictor, facts("mine", run, predictor), collect(predictor, run, [], 1000), "")
+def served(run, predictor) -> ServedNetwork:
+    served = ServedNetwork(predictor, facts("mine", run, predictor), collect(predictor, run, [], 1000), "")
     served.warm_up()
     return served
 
 
 @pytest.fixture
 def moved(run, tmp_path) -> tuple[Path, Path]:
-    """A copy of the run and of its data, which a test may spoil; the run does not know of these data."""
+    """A copy of the run and of its data, which a test may change; the run does not know where the copy is."""
     copy, data = tmp_path / "run", tmp_path / "data"
     shutil.copytree(run, copy)
     shutil.copytree(run.parent / "data", data)
@@ -49,7 +49,7 @@ def moved(run, tmp_path) -> tuple[Path, Path]:
 
 
 def png_that_claims(width: int, height: int) -> bytes:
-    """A PNG of a few bytes: its size is what its header says."""
+    """A PNG of a few bytes whose header claims a size."""
     header, nothing = struct.pack(">2I5B", width, height, 1, 0, 0, 0, 0), zlib.compress(b"")
     chunks = (b"IHDR" + header, b"IDAT" + nothing, b"IEND")
     framed = (struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks)
@@ -73,7 +73,7 @@ def test_a_training_picture_is_nearest_to_itself(run, served, number, name):
     first, *others = served.predict(file.read_bytes())["examples"]
     assert first["class"] == small_run.CLASSES[number]
     assert first["similarity"] == pytest.approx(1, abs=1e-5)
-    assert len(others) == model.NEAREST - 1
+    assert len(others) == network.NEAREST - 1
     assert all(other["similarity"] < 0.9999 for other in others)
     index = int(first["picture"].removeprefix("/api/examples/").removesuffix(".png"))
     with Image.open(io.BytesIO(served.example(index))) as shown, Image.open(file) as original:
@@ -81,7 +81,7 @@ def test_a_training_picture_is_nearest_to_itself(run, served, number, name):
         assert np.array_equal(np.asarray(shown), np.asarray(small))
 
 
-def test_what_is_no_picture_is_refused_and_the_next_one_answered(run, served):
+def test_a_bad_picture_is_refused_and_the_next_one_is_predicted(run, served):
     with pytest.raises(BadImage, match="not a picture of a known kind"):
         served.predict(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
     assert served.predict((run.parent / "data" / "test.png").read_bytes())["classes"]
@@ -93,7 +93,7 @@ def test_a_picture_that_claims_too_many_pixels_is_not_unpacked(served, side):
         served.predict(png_that_claims(side, side))
 
 
-def test_what_is_known_of_the_network(served):
+def test_facts_about_the_network(served):
     assert served.model() == {
         "run": "mine",
         "method": "supervised",
@@ -109,22 +109,22 @@ def test_what_is_known_of_the_network(served):
     assert served.example(12) is None
 
 
-def test_without_examples_the_network_answers_all_the_same(run, predictor):
-    bare = Served(predictor, {}, None, "none.")
+def test_the_network_predicts_without_examples(run, predictor):
+    bare = ServedNetwork(predictor, {}, None, "none.")
     bare.warm_up()
     assert bare.predict((run.parent / "data" / "test.png").read_bytes())["examples"] == []
     assert (bare.model()["examples"], bare.model()["why_no_examples"]) == (0, "none.")
     assert bare.example(0) is None
 
 
-def test_a_network_that_answers_nothing_finite_is_not_served(monkeypatch, predictor):
+def test_a_network_without_finite_predictions_is_not_served(monkeypatch, predictor):
     monkeypatch.setattr(type(predictor), "probabilities", lambda *_: np.full((1, 4), np.nan, np.float32))
     with pytest.raises(ConfigError, match="not finite"):
-        Served(predictor, {}, None, "").warm_up()
+        ServedNetwork(predictor, {}, None, "").warm_up()
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"final": {}}', '{"final": {"accuracy": {"seeds": {"0": NaN}}}}'])
-def test_an_accuracy_that_nobody_wrote_is_not_shown(tmp_path, text):
+def test_a_missing_accuracy_is_not_shown(tmp_path, text):
     assert accuracy(tmp_path) is None
     (tmp_path / "result.json").write_text(text)
     assert accuracy(tmp_path) is None
@@ -135,7 +135,7 @@ def test_data_that_moved_are_found_where_the_user_says(predictor, moved):
     assert len(collect(predictor, copy, [data], 1000)) == 12
 
 
-def test_few_examples_are_of_all_classes(predictor, run):
+def test_few_examples_include_all_classes(predictor, run):
     found = collect(predictor, run, [], 5)
     assert len(found) == 5
     assert set(found.labels) == {0, 1, 2, 3}
@@ -144,7 +144,7 @@ def test_few_examples_are_of_all_classes(predictor, run):
 def test_a_damaged_picture_is_left_out(predictor, moved):
     copy, data = moved
     file = data / "2-1.png"
-    file.write_bytes(b"x" * file.stat().st_size)  # the size is all that a manifest of files knows
+    file.write_bytes(b"x" * file.stat().st_size)  # a manifest of files knows only sizes
     found = collect(predictor, copy, [data], 1000)
     assert np.bincount(found.labels).sum() == 11
     assert len(found.features) == len(found.shown) == 11
@@ -155,14 +155,14 @@ def test_a_damaged_picture_is_left_out(predictor, moved):
     [
         (lambda run, data: shutil.rmtree(data), "there is no pictures.csv"),
         (lambda run, data: (data / "0-0.png").unlink(), "there is no file 0-0.png"),
-        (lambda run, data: (data / "0-0.png").write_bytes(b"other"), "not those that the run was trained with"),
-        (lambda run, data: (run / "split.json").unlink(), "split.json of the run is missing or damaged"),
-        (lambda run, data: (run / "split.json").write_text("[1]"), "split.json of the run is missing or damaged"),
-        (lambda run, data: (run / "environment.json").write_text("{"), "environment.json of the run is missing"),
+        (lambda run, data: (data / "0-0.png").write_bytes(b"other"), "have changed since the run was trained"),
+        (lambda run, data: (run / "split.json").unlink(), "the run's split.json is missing or damaged"),
+        (lambda run, data: (run / "split.json").write_text("[1]"), "the run's split.json is missing or damaged"),
+        (lambda run, data: (run / "environment.json").write_text("{"), "the run's environment.json is missing"),
         (lambda run, data: [file.write_bytes(b"x" * file.stat().st_size) for file in data.glob("*.png")], "none of"),
     ],
 )
-def test_data_that_are_gone_or_others_are_a_sentence(predictor, moved, spoil, words):
+def test_missing_or_changed_data_give_an_error(predictor, moved, spoil, words):
     spoil(*moved)
     with pytest.raises(DataError, match=words):
         collect(predictor, moved[0], [moved[1]], 1000)
@@ -170,7 +170,7 @@ def test_data_that_are_gone_or_others_are_a_sentence(predictor, moved, spoil, wo
 
 def test_the_nearest_are_those_at_the_smallest_angle():
     features = to_length_1(np.array([[1, 0], [0, 2], [3, 3], [0, 0]], np.float32))
-    some = Examples((np.zeros((2, 2), np.uint8),) * 4, np.array([5, 6, 7, 8], np.int32), features)
+    some = LabeledExamples((np.zeros((2, 2), np.uint8),) * 4, np.array([5, 6, 7, 8], np.int32), features)
     found = some.nearest(np.array([10, 9], np.float32), 3)
     assert [(near.number, near.label) for near in found] == [(2, 7), (0, 5), (1, 6)]
     assert found[0].similarity == pytest.approx(19 / np.sqrt(2 * 181))

@@ -1,26 +1,26 @@
-"""Compile one stage's step and add up what it needs."""
+"""Compile one stage's step and estimate its memory, traffic and time."""
 
 import time
 from collections.abc import Callable
 from typing import Any
 
 from metapl.config import Config
-from metapl.plan import hlo, memory, program, roofline
+from metapl.plan import hlo, memory, roofline
 from metapl.plan.advice import advice
-from metapl.plan.examples import Examples
+from metapl.plan.example_shape import ExampleShape
 from metapl.plan.memory import Memory, Refusal
-from metapl.plan.program import Planned
+from metapl.plan.planned_program import PlannedProgram, planned_program
 from metapl.plan.target import Machine
 from metapl.system import runtime
 
-Say = Callable[[str], None]  # what goes on now
+Say = Callable[[str], None]  # shows what is being done
 
 
-def plan(config: Config, index: int, examples: Examples, machine: Machine, say: Say) -> dict[str, Any]:
-    """Give the whole report."""
+def plan(config: Config, index: int, examples: ExampleShape, machine: Machine, say: Say) -> dict[str, Any]:
+    """The report on one stage: memory, FLOPs, traffic, times, and advice if it does not fit."""
     say("tracing the step")
     begin = time.perf_counter()
-    planned = program.plan_stage(config, index, examples, machine.devices)
+    planned = planned_program(config, index, examples, machine.devices)
     lowered = planned.advance.lower(*planned.arguments)
     traced_s = time.perf_counter() - begin
     say("compiling it")
@@ -52,7 +52,7 @@ def plan(config: Config, index: int, examples: Examples, machine: Machine, say: 
 
 
 def _compile(lowered: Any) -> tuple[Any, Refusal | None]:
-    """The program, or why there is none."""
+    """The compiled program, or the compiler's refusal."""
     try:
         return lowered.compile(), None
     except RuntimeError as error:
@@ -61,7 +61,7 @@ def _compile(lowered: Any) -> tuple[Any, Refusal | None]:
         raise
 
 
-def _refused(planned: Planned, refused: Refusal) -> dict[str, Any]:
+def _refused(planned: PlannedProgram, refused: Refusal) -> dict[str, Any]:
     return {
         "fits": False,
         "memory": {"state": memory.by_kind(planned.state), "total": refused.needed, "limit": refused.granted},
@@ -69,11 +69,11 @@ def _refused(planned: Planned, refused: Refusal) -> dict[str, Any]:
     }
 
 
-def _needs(compiled: Any, planned: Planned, machine: Machine, steps: int) -> dict[str, Any]:
+def _needs(compiled: Any, planned: PlannedProgram, machine: Machine, steps: int) -> dict[str, Any]:
     needs: Memory = memory.of(compiled, planned.state, planned.batch)
     traffic = hlo.traffic(compiled.as_text(), planned.layout.devices)
     chip = machine.chip
-    found: dict[str, Any] = {
+    report: dict[str, Any] = {
         "fits": chip is None or needs.total <= chip.limit,
         "memory": needs._asdict() | {"total": needs.total, "limit": chip.limit if chip else None},
         "refused": False,
@@ -84,6 +84,6 @@ def _needs(compiled: Any, planned: Planned, machine: Machine, steps: int) -> dic
     }
     if chip:
         seconds = roofline.step_time(chip, planned.flops / planned.layout.devices, traffic)
-        found["step_s"] = seconds._asdict() | {"at_least": seconds.at_least, "one_by_one": seconds.one_by_one}
-        found["stage_s"] = {"at_least": steps * seconds.at_least, "one_by_one": steps * seconds.one_by_one}
-    return found
+        report["step_s"] = seconds._asdict() | {"at_least": seconds.at_least, "one_by_one": seconds.one_by_one}
+        report["stage_s"] = {"at_least": steps * seconds.at_least, "one_by_one": steps * seconds.one_by_one}
+    return report

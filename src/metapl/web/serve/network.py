@@ -1,4 +1,4 @@
-"""What is served: a trained network, one picture at a time, and what is known of it."""
+"""The network that is served: its predictions for one picture at a time, and facts about it."""
 
 import json
 import math
@@ -12,34 +12,36 @@ import numpy as np
 from metapl.evaluate.predictor import Predictor
 from metapl.runs.run_folder import RESULT
 from metapl.schema import ConfigError
-from metapl.web.serve.examples import Examples
+from metapl.web.serve.examples import LabeledExamples
 
-NEAREST = 6  # labelled examples that are shown beside an answer
+NEAREST = 6  # labelled examples that are shown beside a prediction
 
 
-class Served:
-    """Answers for the server's threads; the network is asked by one of them at a time."""
+class ServedNetwork:
+    """Predictions for the server's threads; only one of them uses the network at a time."""
 
-    def __init__(self, predictor: Predictor, facts: dict[str, Any], examples: Examples | None, why_none: str) -> None:
-        """`why_none` is a sentence for the user, if there are no examples."""
+    def __init__(
+        self, predictor: Predictor, facts: dict[str, Any], examples: LabeledExamples | None, why_none: str
+    ) -> None:
+        """`why_none` tells the user why there are no examples, if there are none."""
         self._predictor, self._facts, self._examples, self._why_none = predictor, facts, examples, why_none
-        self._one_at_a_time = threading.Lock()
+        self._in_use = threading.Lock()
 
     def warm_up(self) -> None:
-        """Compile what a picture needs, so that the first one does not wait; find out now if the network is no good."""
-        nothing = np.zeros((1, *self._predictor.example.shape), np.uint8)
-        if not np.isfinite(self._predictor.probabilities(nothing)).all():
-            raise ConfigError("the run's network answers with numbers that are not finite: it did not learn")
+        """Compile before the first picture comes, and refuse a network whose predictions are not finite."""
+        black = np.zeros((1, *self._predictor.example.shape), np.uint8)
+        if not np.isfinite(self._predictor.probabilities(black)).all():
+            raise ConfigError("the run's network predicts numbers that are not finite: its training diverged")
         if self._examples:
-            self._predictor.features(nothing)
+            self._predictor.features(black)
 
     def predict(self, picture: bytes) -> dict[str, Any]:
         """Classes by probability, and the nearest labelled examples."""
-        with self._one_at_a_time:  # decoding, too: a large picture takes much memory, and only for a moment
+        with self._in_use:  # also for decoding: a large picture takes much memory for a moment
             began = time.monotonic()
-            one = self._predictor.read_bytes(picture, "the picture")[None]
-            probabilities = self._predictor.probabilities(one)[0]
-            near = self._examples.nearest(self._predictor.features(one)[0], NEAREST) if self._examples else []
+            pixels = self._predictor.read_bytes(picture, "the picture")[None]
+            probabilities = self._predictor.probabilities(pixels)[0]
+            near = self._examples.nearest(self._predictor.features(pixels)[0], NEAREST) if self._examples else []
         names = self._predictor.class_names
         order = np.argsort(-probabilities, kind="stable")
         return {
@@ -56,7 +58,7 @@ class Served:
         }
 
     def model(self) -> dict[str, Any]:
-        """What the network is and how good it was."""
+        """Facts about the network: what it is, and its test accuracy."""
         height, width, channels = self._predictor.example.shape
         return self._facts | {
             "classes": list(self._predictor.class_names),
@@ -72,7 +74,7 @@ class Served:
 
 
 def facts(name: str, run: Path, predictor: Predictor) -> dict[str, Any]:
-    """What the run's files say of the network."""
+    """What the run's files say about the network."""
     config = predictor.config
     return {
         "run": name,
@@ -83,10 +85,10 @@ def facts(name: str, run: Path, predictor: Predictor) -> dict[str, Any]:
 
 
 def accuracy(run: Path) -> float | None:
-    """The run's accuracy on its test pictures; None where it has none, or is not finished."""
+    """The run's accuracy on its test pictures; None if it has no test pictures or is not finished."""
     try:
         seeds = json.loads((run / RESULT).read_text("utf-8"))["final"]["accuracy"]["seeds"]
-        found = float(next(iter(seeds.values())))  # of the seed whose weights are served: the first one
+        value = float(next(iter(seeds.values())))  # of the first seed, whose weights are served
     except (OSError, ValueError, TypeError, KeyError, AttributeError, StopIteration):
         return None
-    return found if math.isfinite(found) else None
+    return value if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Reading from clients that may be slow, on purpose or not: so many seconds in all, not for each byte."""
+"""Read from clients that may be slow, on purpose or not: one deadline for all bytes, not a timeout for each."""
 
 import io
 import socket
@@ -8,16 +8,16 @@ from contextlib import suppress
 _BLOCK = 1 << 16
 
 
-class PatientReader(io.RawIOBase):
-    """A socket's incoming bytes until a deadline; a timeout of the socket alone starts anew with every byte."""
+class DeadlineReader(io.RawIOBase):
+    """A socket's incoming bytes until a deadline; the socket's own timeout would start again with every byte."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         super().__init__()
         self._connection = connection
-        self.wait(seconds)
+        self.restart(seconds)
 
-    def wait(self, seconds: float) -> None:
-        """Have patience for so long from now on."""
+    def restart(self, seconds: float) -> None:
+        """Set the deadline to so many seconds from now."""
         self._until = time.monotonic() + seconds
 
     def readable(self) -> bool:
@@ -32,7 +32,7 @@ class PatientReader(io.RawIOBase):
 
 
 def drain(connection: socket.socket, seconds: float) -> None:
-    """Take in what a client still sends after its answer: closed at once, the connection would lose that."""
+    """Read what a client still sends after its reply; closing the connection at once would lose the reply."""
     until = time.monotonic() + seconds
     with suppress(OSError):
         connection.shutdown(socket.SHUT_WR)

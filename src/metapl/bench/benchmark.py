@@ -1,4 +1,4 @@
-"""Measure all that was asked for, one after the other."""
+"""Measure speed and memory for each batch size, one after the other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,11 +11,11 @@ from metapl.bench.timing import Work, measure
 from metapl.schema import to_dict
 from metapl.system import runtime
 
-Say = Callable[[str], None]  # what goes on now
+Say = Callable[[str], None]  # shows what is being measured
 
 
-def run(bench: Bench, say: Say) -> dict[str, Any]:
-    """Give the whole report."""
+def benchmark(bench: Bench, say: Say) -> dict[str, Any]:
+    """Measure, and return the whole report."""
     say("the machine's fastest matrix product")
     rates = [peak.matmul_gflops()]
     cases, starts = [], []
@@ -24,7 +24,7 @@ def run(bench: Bench, say: Say) -> dict[str, Any]:
             say(f"batch {batch}: two starts of the program, without a cache and with one")
             starts.append({"batch": batch, **start.cold_and_cached(bench, batch)})
         cases += _measure(bench, batch, say)
-        rates.append(peak.matmul_gflops())  # between the cases, too: a busy moment must not pass for the peak
+        rates.append(peak.matmul_gflops())  # measured several times: the machine may be busy at one of them
     best = {library: max(rate[library] for rate in rates) for library in rates[0]}
     by = max(best, key=lambda library: best[library])
     for case in cases:
@@ -41,11 +41,11 @@ def run(bench: Bench, say: Say) -> dict[str, Any]:
 
 
 def _measure(bench: Bench, batch: int, say: Say) -> list[dict[str, Any]]:
-    """The training step, then the network's answer to the labelled pictures of the same step."""
+    """Measure the training step, then the network's predictions for the labelled pictures of that step."""
     case = program.build(bench, batch)
     say(f"batch {batch}: compiling")
     state = case.init(case.key, case.views)
-    weights = jax.tree.map(lambda leaf: leaf.copy(), case.predictor(state))  # the step gives the state's memory away
+    weights = jax.tree.map(lambda leaf: leaf.copy(), case.predictor(state))  # the step donates the state's memory
     gflop = flops.count(case.step, state, case.views, case.key) / 1e9
     step = case.step.lower(state, case.views, case.key).compile()
     images = program.pictures_in_a_step(step, case.views)
@@ -57,7 +57,7 @@ def _measure(bench: Bench, batch: int, say: Say) -> list[dict[str, Any]]:
             state, metrics = step(state, case.views, case.key)
         jax.block_until_ready((state, metrics))
 
-    def answer(times: int) -> None:
+    def predict(times: int) -> None:
         for _ in range(times):
             logits = infer(weights, case.views.labeled)
         jax.block_until_ready(logits)
@@ -66,7 +66,7 @@ def _measure(bench: Bench, batch: int, say: Say) -> list[dict[str, Any]]:
     training = _case("training", batch, images, gflop, step, train, bench.repeats)
     say(f"batch {batch}: {bench.repeats} times inference")
     gflop = flops.count(case.infer, weights, case.views.labeled) / 1e9
-    return [training, _case("inference", batch, batch, gflop, infer, answer, bench.repeats)]
+    return [training, _case("inference", batch, batch, gflop, infer, predict, bench.repeats)]
 
 
 def _case(name: str, batch: int, images: int, gflop: float, compiled: Any, work: Work, repeats: int) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _case(name: str, batch: int, images: int, gflop: float, compiled: Any, work:
 
 
 def _memory(compiled: Any) -> dict[str, float]:
-    """What the compiled program needs at once, by XLA's own plan; an output may lie where a given-away argument lay."""
+    """Memory of the compiled program, from XLA's own plan; an output may reuse the memory of a donated argument."""
     plan = compiled.memory_analysis()
     parts = {
         "arguments": plan.argument_size_in_bytes,
@@ -95,7 +95,7 @@ def _memory(compiled: Any) -> dict[str, float]:
 
 
 def _parameters(bench: Bench) -> int:
-    """Weights of the network that is evaluated."""
+    """Number of parameters of the network that is evaluated."""
     case = program.build(bench, bench.batch[0])
     state = jax.eval_shape(case.init, case.key, case.views)
     return sum(leaf.size for leaf in jax.tree.leaves(case.predictor(state).params))

@@ -1,4 +1,4 @@
-"""A stage's own program, as `metapl train` runs it, for devices that need not be here; made of shapes alone."""
+"""A stage's program, as `metapl train` runs it, made from shapes alone, for devices that may be on other hardware."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,29 +11,28 @@ from metapl import models
 from metapl.bench import flops
 from metapl.config import Config
 from metapl.data.loading import loader
-from metapl.plan.examples import Examples
+from metapl.plan.example_shape import ExampleShape
 from metapl.system import sharding
 from metapl.system.sharding import Layout
 from metapl.train.program import batches, microbatch_sizes, stage_functions
 from metapl.types import Batch, PyTree, StoredPredictionsConfig, Weights
 
 
-class Planned(NamedTuple):
-    """What is to be compiled, and what it is made of."""
+class PlannedProgram(NamedTuple):
+    """A program to compile, and its inputs."""
 
     layout: Layout
-    advance: Any  # jitted; a loop over steps, of which one is planned
-    arguments: tuple[PyTree, ...]  # their shapes, and where they belong
+    advance: Any  # jitted; a loop over steps, of which one counts
+    arguments: tuple[PyTree, ...]  # their shapes and shardings
     state: PyTree
     batch: Batch
     flops: int  # of one step, on all devices together
     parameters: int  # of the network that is evaluated
 
 
-def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence[Any]) -> Planned:
-    """Make the program of one stage; those before it are traced for the weights that they hand on."""
-    layout = sharding.layout(config.parallel, batches(config), devices, microbatch_sizes(config))
-    device = devices[0]
+def planned_program(config: Config, index: int, examples: ExampleShape, devices: Sequence[Any]) -> PlannedProgram:
+    """Make the program of one stage; earlier stages are traced for the shapes of the weights that they pass on."""
+    layout, device = sharding.layout(config.parallel, batches(config), devices, microbatch_sizes(config)), devices[0]
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
     weights: Weights | None = None
     for number in range(index + 1):
@@ -51,11 +50,13 @@ def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence
     totals, keys = _whole(totals, layout, device), _whole(keys, layout, device)
     arguments = state, totals, keys, None, data._replace(first=step), step, step
     size = sum(leaf.size for leaf in jax.tree.leaves(weights.params))
-    return Planned(layout, functions.advance, arguments, state, batch, flops.count(functions.advance, *arguments), size)
+    return PlannedProgram(
+        layout, functions.advance, arguments, state, batch, flops.count(functions.advance, *arguments), size
+    )
 
 
-def _batch(config: Config, index: int, examples: Examples, layout: Layout, device: Any) -> Batch:
-    """One step's batch as it is read from files: rows over all devices. Data that are kept in memory come on top."""
+def _batch(config: Config, index: int, examples: ExampleShape, layout: Layout, device: Any) -> Batch:
+    """Shapes of one step's batch as read from files, divided among all devices; data kept in memory do not count."""
     stage = config.stages[index]
     dtype = jnp.uint8 if examples.are_pictures else jnp.float32
 
@@ -70,12 +71,14 @@ def _batch(config: Config, index: int, examples: Examples, layout: Layout, devic
         rows(unlabeled, *examples.shape, dtype=dtype),
     )
     if isinstance(stage.method, StoredPredictionsConfig):
-        told = (rows(number, examples.classes, dtype=jnp.float16) for number in (labeled, unlabeled))
-        batch = batch._replace(labeled_predictions=next(told), predictions=next(told))
+        batch = batch._replace(
+            labeled_predictions=rows(labeled, examples.classes, dtype=jnp.float16),
+            predictions=rows(unlabeled, examples.classes, dtype=jnp.float16),
+        )
     return batch
 
 
 def _whole(tree: PyTree, layout: Layout, device: Any) -> PyTree:
-    """Say of shapes that all devices have all of them; one device may be of another machine, too."""
+    """Shapes of arrays that every device holds completely; also a single device may be on another machine."""
     everywhere = SingleDeviceSharding(device) if layout.mesh is None else NamedSharding(layout.mesh, PartitionSpec())
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=everywhere), tree)

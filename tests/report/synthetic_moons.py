@@ -9,7 +9,7 @@ from metapl.data.sources.two_moons import TwoMoons, load
 from metapl.evaluate.statistics import paired
 from metapl.report import moons_film, moons_page, moons_panels, moons_regions
 
-from .some_runs import NASTY
+from .synthetic_runs import NASTY
 
 STEPS = [1, 50, 1000, 8000]
 SEEDS = [1000, 1001]
@@ -22,7 +22,7 @@ def datasets():
 
 
 def margins(box, method: int, frame: int, which: int):
-    """The second class is to the right of a line through the middle, whose slope is of the method, frame and data."""
+    """Margins of a line through the middle, whose slope depends on method, frame and data set."""
     x, y = moons_regions.lattice(box, GRID).T
     angle = 0.31 * method + 0.43 * frame + 0.71 * which
     return (3 * (x * np.cos(angle) + y * np.sin(angle))).reshape(GRID, GRID)

@@ -1,10 +1,11 @@
-"""What `metapl serve` has at which address."""
+"""Which page, file or JSON `metapl serve` has at which address."""
 
 import re
 from http import HTTPStatus
 from importlib import resources
 
 from metapl.data.reading.decode import BadImage
+from metapl.report import html
 from metapl.web import guard
 from metapl.web.connection import HTML, POST, READ, Connection, Reply, as_json
 from metapl.web.guard import Refused
@@ -18,11 +19,11 @@ _FILES = {
 }
 
 
-class Handler(Connection):
-    """The page, its files, and the endpoint."""
+class ServeHandler(Connection):
+    """The page, its files, and the JSON endpoint."""
 
     def reply(self, path: str) -> Reply:
-        """Pictures may be sent to one address; all others are read."""
+        """One address takes pictures; all others are for reading."""
         if path in _FILES:
             self.allow(READ)
             name, kind = _FILES[path]
@@ -45,7 +46,7 @@ class Handler(Connection):
         guard.check_type(self.headers)
         length = guard.body_length(self.headers, self.server.limits.max_bytes)
         if not self.server.uploads.acquire(blocking=False):
-            sentence = "many pictures are being answered already; try again in a moment"
+            sentence = "the server is busy with other pictures; try again in a moment"
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, sentence, Retry_After="1")
         try:
             return as_json(self.server.service.predict(self._body(length)))
@@ -55,15 +56,15 @@ class Handler(Connection):
             self.server.uploads.release()
 
     def _body(self, length: int) -> bytes:
-        """The picture's bytes; who asked whether to send them is told to."""
+        """Read the picture's bytes; a client that waits for "100 Continue" gets it first."""
         if (self.headers["Expect"] or "").lower() == "100-continue":
             self.send_response_only(HTTPStatus.CONTINUE)
             self.end_headers()
-        self.patient.wait(self.server.limits.body_s)
+        self.deadline.restart(self.server.limits.body_s)
         try:
             body = self.rfile.read(length)
         except TimeoutError:
-            raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the picture did not come in time") from None
+            raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the picture did not arrive in time") from None
         self.unread = False
         if len(body) < length:
             raise Refused(HTTPStatus.BAD_REQUEST, f"the picture was cut off after {len(body)} of {length} bytes")
@@ -77,4 +78,6 @@ class Handler(Connection):
 
 
 def _file(name: str) -> bytes:
-    return resources.files("metapl.web.serve").joinpath("page", name).read_bytes()
+    """A file of the page; its style follows the one that all pages share."""
+    shared = html.page_file("base.css").encode() if name == "page.css" else b""
+    return shared + resources.files("metapl.web.serve").joinpath("page", name).read_bytes()

@@ -1,6 +1,6 @@
 import pytest
 
-from metapl.report.escape import clean, markdown, markup
+from metapl.system.escape import clean, markdown, markup
 
 
 def test_markup_is_shown_and_not_obeyed():
@@ -14,7 +14,7 @@ def test_what_cannot_be_shown_is_replaced(text):
 
 
 def test_markdown_stays_one_line_without_markup():
-    assert markdown("a | b\n<c> [d](e) *f* `g`") == r"a \| b \<c\> \[d\](e) \*f\* \`g\`"
+    assert markdown("a | b\n<c> [d](e) *f* `g`") == r"a \| b &#60;c&#62; \[d\](e) \*f\* \`g\`"
     assert markdown("# no heading") == r"\# no heading"
     assert markdown("1. no list, -1 neither") == r"1\. no list, -1 neither"
     assert [markdown(text) for text in ("79.44", "-0.25", "+1.5", "1)")] == ["79.44", "-0.25", "+1.5", r"1\)"]
