@@ -16,6 +16,7 @@ from metapl.cli.flags import dedent, parse
 from metapl.schema import validate
 from metapl.system import runtime
 from metapl.system.folders import claim, next_free
+from metapl.system.terminal import say, sayer
 
 
 def bench(args: Sequence[str], verb: Callable[..., None]) -> None:
@@ -23,7 +24,7 @@ def bench(args: Sequence[str], verb: Callable[..., None]) -> None:
     first_flag = next((i for i, arg in enumerate(args) if arg.startswith("-")), len(args))
     words, rest = args[:first_flag], args[first_flag:]
     if not words and any(arg in ("-h", "--help") for arg in rest):
-        Console().print(_help(verb), highlight=False, markup=False, soft_wrap=True)
+        say(Console(), _help(verb))
         return
 
     @dataclass(frozen=True)
@@ -37,18 +38,18 @@ def bench(args: Sequence[str], verb: Callable[..., None]) -> None:
     out = claim(flags.out or next_free(Path("runs/bench")))
     runtime.start()
     console = Console()
-    with _progress(console) as say:
-        report = run.run(flags.bench, say)
+    with _progress(console) as tell:
+        report = run.run(flags.bench, tell)
     (out / "bench.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     console.print(*reports.tables(report), sep="\n")
-    console.print(f"wrote {out}/bench.json", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"wrote {out}/bench.json")
 
 
 @contextmanager
 def _progress(console: Console) -> Iterator[run.Say]:
     """A line that changes on a terminal, plain lines elsewhere."""
     if not console.is_terminal:
-        yield lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)
+        yield sayer(console)
         return
     with console.status("starting") as status:
         yield status.update

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from metapl.cli.flags import parse
 from metapl.schema import ConfigError, validate
 from metapl.system.folders import claim, next_free
+from metapl.system.terminal import say
 
 if TYPE_CHECKING:
     from metapl.augment.views import Augmentation
@@ -63,7 +64,7 @@ def check(args: Sequence[str]) -> None:
     found = audit.audit(source, console, flags.check)
     audit_table.show(found, console)
     audit.write(found, out)
-    console.print(f"Wrote {out}/audit.json and hashes.npz", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"Wrote {out}/audit.json and hashes.npz")
     if found.problems:
         sys.exit(1)
 
@@ -100,7 +101,7 @@ def show(args: Sequence[str]) -> None:
     names = [dataset.class_names[label] for label in dataset.labels[chosen]]
     sheet = out / "contact_sheet.png"
     contact_sheet.show(originals, names, flags.augmentation, sheet, flags.columns, flags.seed)
-    Console().print(f"Wrote {sheet}", highlight=False, markup=False, soft_wrap=True)
+    say(Console(), f"Wrote {sheet}")
 
 
 def _show_flags(usual: "Augmentation") -> Any:
@@ -179,12 +180,10 @@ def select(args: Sequence[str]) -> None:
     names = probabilities.names(flags.probabilities, flags.names)
     selection.write(chosen, names, flags.rules, leave_out, out)
     kept = selection.summarize(chosen, flags.rules, leave_out)["kept"]
-    console.print(
+    say(
+        console,
         f"Kept {kept['distinct_pictures']:,} of {chosen.rows:,} pictures, {kept['with_copies']:,} with copies; "
         f"wrote {out}/selection.csv, audit.csv and summary.json",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
 
 

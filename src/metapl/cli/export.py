@@ -20,6 +20,7 @@ from metapl.export.formats import FORMATS, is_rough, plain
 from metapl.schema import ConfigError, validate
 from metapl.system import folders, runtime
 from metapl.system.disk import reason
+from metapl.system.terminal import say
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def export(args: Sequence[str], documented: Callable[..., None], places: Callabl
         if not there:
             out.rmdir()  # empty again: what was half done has been taken away
         raise
-    say(exported, asked, out)
+    _say_what_was_written(exported, asked, out)
 
 
 def write(loaded: Predictor, kinds: Sequence[str], asked: check.Asked, out: Path) -> list[Exported]:
@@ -94,10 +95,10 @@ def _write_one(loaded: Predictor, kind: str, asked: check.Asked, place: Path) ->
     return Exported(kind, file, difference)
 
 
-def say(exported: Sequence[Exported], asked: check.Asked, out: Path) -> None:
+def _say_what_was_written(exported: Sequence[Exported], asked: check.Asked, out: Path) -> None:
     """Tell what was written and how it was checked."""
     lines = [
         f"{one.file}: largest difference {one.difference:.1e} on {len(asked.examples)} {asked.what}" for one in exported
     ]
     for line in [*lines, f"Wrote {out}: {', '.join(one.file for one in exported)}, model_card.md and classes.json"]:
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+        say(Console(), line)

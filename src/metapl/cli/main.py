@@ -20,6 +20,7 @@ from metapl.schema import ConfigError, validate
 from metapl.system.disk import is_refusal, reason
 from metapl.system.folders import claim, next_free
 from metapl.system.signals import Stopped
+from metapl.system.terminal import say
 
 
 def demo(args: Sequence[str]) -> None:
@@ -51,7 +52,7 @@ def demo(args: Sequence[str]) -> None:
     console = Console()
     verb.run(flags.demo, out, console)
     wrote = f"Wrote {out}/summary.json, accuracies.csv, two_moons.png and the page {out}/two_moons.html"
-    console.print(wrote, highlight=False, markup=False, soft_wrap=True)
+    say(console, wrote)
 
 
 def fit(args: Sequence[str]) -> None:
@@ -133,7 +134,7 @@ def data(args: Sequence[str]) -> None:
         lines = ["usage: metapl data VERB [--out FOLDER] [FLAGS]", "", dedent(data.__doc__)]
         lines += [f"  {name:<10}{_first_line(function)}" for name, function in verbs.items()]
         lines += ["", "metapl data VERB --help tells what it does and which flags it takes."]
-        Console().print("\n".join(lines), highlight=False, markup=False)
+        say(Console(), "\n".join(lines))
     elif verb in verbs:
         verbs[verb](rest)
     else:
@@ -342,13 +343,13 @@ def runs(args: Sequence[str]) -> None:
     terminal = Console()
     console = terminal if terminal.is_terminal else Console(width=200)  # a file or a pipe has no narrow window
     if flags.json:
-        console.print(json.dumps(verb.as_json(found), indent=2), highlight=False, markup=False, soft_wrap=True)
+        say(console, json.dumps(verb.as_json(found), indent=2))
     elif found:
         console.print(verb.table(found))
     else:
         places = " or ".join(map(str, flags.folders))
         sentence = no_run.told(flags.folders) or f"there are no runs in {places}; metapl train makes one"
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+        say(console, sentence)
 
 
 def doctor(args: Sequence[str]) -> None:
@@ -379,7 +380,7 @@ def doctor(args: Sequence[str]) -> None:
     flags = parse(Flags, "metapl doctor", doctor, args)
     found, console = verb.examine(flags.data_dir), Console()
     if flags.json:
-        console.print(json.dumps(verb.as_json(found), indent=2), highlight=False, markup=False, soft_wrap=True)
+        say(console, json.dumps(verb.as_json(found), indent=2))
     else:
         console.print(verb.table(found))
     if verb.is_broken(found):
@@ -411,9 +412,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run one verb; a user's mistake ends with one sentence and exit code 2."""
     verb, *args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if verb in ("-h", "--help"):
-        Console().print(_overview(), highlight=False, markup=False)
+        say(Console(), _overview())
     elif verb == "--version":
-        Console().print(f"metapl {metapl.__version__}", highlight=False)
+        say(Console(), f"metapl {metapl.__version__}")
     else:
         try:
             if verb not in VERBS:
@@ -442,5 +443,5 @@ def _first_line(function: Callable[..., None]) -> str:
 
 
 def _fail(sentence: str, code: int = 2) -> int:
-    Console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)
+    say(Console(stderr=True), sentence, style="red")
     return code

@@ -18,6 +18,7 @@ from metapl.plan.progress import progress
 from metapl.plan.target import Target, machine
 from metapl.schema import ConfigError, validate
 from metapl.system import runtime
+from metapl.system.terminal import say
 
 
 def plan(args: Sequence[str], verb: Callable[..., None]) -> None:
@@ -25,7 +26,7 @@ def plan(args: Sequence[str], verb: Callable[..., None]) -> None:
     if not args or args[0].startswith("-"):
         if any(arg in ("-h", "--help") for arg in args):
             usage = "usage: metapl plan PRESET_OR_TOML --topology v3:32x32 | --devices 8 [--json] [--SETTING VALUE …]\n"
-            Console().print(usage, dedent(verb.__doc__), highlight=False, markup=False, soft_wrap=True, sep="\n")
+            say(Console(), f"{usage}\n{dedent(verb.__doc__)}")
             return
         raise ConfigError("plan needs a preset or a TOML file first; metapl train --help lists the presets")
 
@@ -48,15 +49,15 @@ def plan(args: Sequence[str], verb: Callable[..., None]) -> None:
         raise ConfigError(f"--stage {flags.stage}: the stages are 0 to {len(flags.config.stages) - 1}")
     shown = examples.of(flags.config, flags.classes, flags.size)
     runtime.start(keep_programs=False)
-    with progress(Console(stderr=True)) as say:
-        report = run.plan(flags.config, flags.stage, shown, machine(flags.target), say)
+    with progress(Console(stderr=True)) as tell:
+        report = run.plan(flags.config, flags.stage, shown, machine(flags.target), tell)
     report = {"preset": args[0], "topology": flags.target.topology or None, **report}
     console = Console()
     if flags.json:
-        console.print(json.dumps(report, indent=2), highlight=False, markup=False, soft_wrap=True)
+        say(console, json.dumps(report, indent=2))
     else:
         console.print(reports.table(report))
         for sentence in reports.sentences(report):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+            say(console, sentence)
     if not report["fits"]:
         sys.exit(1)

@@ -23,6 +23,7 @@ from metapl.predict.progress import counting
 from metapl.schema import ConfigError, validate
 from metapl.system import runtime
 from metapl.system.disk import reason
+from metapl.system.terminal import say
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def predict(args: Sequence[str], documented: Callable[..., None]) -> None:
     except OSError as error:
         _cannot_write(error)
     said = summary(done, bad, time.monotonic() - begun, flags.csv)
-    console.print(said, highlight=False, markup=False, soft_wrap=True)
+    say(console, said)
     if done == bad:
         sys.exit(1)
 

@@ -36,6 +36,7 @@ from metapl.predict.text import on_a_line, path_cell
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system import runtime
 from metapl.system.disk import give_name, reason, write_atomically
+from metapl.system.terminal import sayer
 
 Tell = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -81,13 +82,9 @@ def pseudo_label(args: Sequence[str], documented: Callable[..., None]) -> None:
     """Answer about every picture of the folder, and say what to do with the answers."""
     flags = parse(Flags, "metapl pseudo-label", documented, args)
     validate(flags)
-    console = Console()
+    tell = sayer(Console())
     runtime.start()
     loaded = predictor.load(flags.run, flags.seed)
-
-    def tell(sentence: str) -> None:
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
     loaded.check_takes_pictures()
     paths = pictures_of(flags.pictures, tell)
     try:

@@ -16,6 +16,7 @@ from metapl.report.read import find
 from metapl.schema import ConfigError, validate
 from metapl.system.disk import reason, write_atomically
 from metapl.system.folders import claim, next_free
+from metapl.system.terminal import say
 
 EACH = {True: 12, False: 6}  # pictures of a kind, for a few runs and for many
 
@@ -55,7 +56,7 @@ def report(args: Sequence[str], documented: Callable[..., None], folders: Callab
     except OSError as error:
         raise ConfigError(f"the report could not be written to {out}: {reason(error)}") from None
     said = f"Wrote {out}/report.html and report.md: {len(loaded)} {'run' if len(loaded) == 1 else 'runs'}"
-    Console().print(said, highlight=False, markup=False, soft_wrap=True)
+    say(Console(), said)
 
 
 def _pictures(flags: Flags, folders: Callable[[Path | None], Folders], each: int) -> Pictures:

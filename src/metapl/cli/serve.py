@@ -12,6 +12,7 @@ from rich.console import Console
 from metapl.cli.flags import parse
 from metapl.data.reading.decode import DataError
 from metapl.schema import ConfigError, validate
+from metapl.system.terminal import sayer
 
 if TYPE_CHECKING:  # none of them is waited for before the flags are read
     from metapl.evaluate.predictor import Predictor
@@ -49,11 +50,7 @@ def serve(args: Sequence[str], verb: Callable[..., None]) -> None:
     from metapl.web.guard import is_loopback
     from metapl.web.server import Limits, Server, signals
 
-    console = Console()
-
-    def say(sentence: str) -> None:
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
+    say = sayer(Console())
     runtime.start()
     server = Server(flags.host, flags.port, Limits(max_bytes=round(flags.max_mb * 1e6)))
     try:

@@ -14,6 +14,7 @@ from metapl.cli.flags import parse
 from metapl.schema import ConfigError, validate
 from metapl.sweep import plan as plans
 from metapl.system.folders import claim, next_free
+from metapl.system.terminal import say
 
 DATABASE = "sweep.db"
 
@@ -55,7 +56,7 @@ def sweep(args: Sequence[str], verb: Callable[..., None]) -> None:
     url = flags.storage or f"sqlite:///{out / DATABASE}"
     console = Console()
     report = run.run(plan, out.name, url, flags.workers, out, console, validation)
-    console.print(f"wrote {report}", highlight=False, markup=False, soft_wrap=True)
+    say(console, f"wrote {report}")
 
 
 def _folder(out: Path | None) -> Path:

@@ -14,6 +14,7 @@ from rich.console import Console
 from metapl.cli.flags import dedent, parse
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system.folders import claim, next_free
+from metapl.system.terminal import say
 
 
 def train(args: Sequence[str]) -> None:
@@ -89,15 +90,15 @@ def _train_help(wanted: bool) -> None:
     console = Console(stderr=not wanted)
     if not wanted:
         raise ConfigError("train needs a preset or a TOML file first; metapl train --help lists the presets")
-    console.print("usage: metapl train PRESET_OR_TOML [--out RUN] [--SETTING VALUE …]\n", highlight=False)
-    console.print(dedent(train.__doc__), highlight=False, markup=False)
-    console.print("Presets, in groups by data or network; docs/presets.md has them with the paper's numbers:")
+    say(console, "usage: metapl train PRESET_OR_TOML [--out RUN] [--SETTING VALUE …]\n")
+    say(console, dedent(train.__doc__))
+    say(console, "Presets, in groups by data or network; docs/presets.md has them with the paper's numbers:")
     presets = configs.presets()
     width = max(map(len, presets)) + 2
     for _, group in itertools.groupby(presets.items(), lambda preset: preset[0].split("_")[0]):
         console.print()
         for name, first_line in group:
-            console.print(f"  {name:<{width}}{first_line}", highlight=False, markup=False, soft_wrap=True)
+            say(console, f"  {name:<{width}}{first_line}")
     raise SystemExit(0)
 
 
@@ -188,8 +189,8 @@ def eval_run(args: Sequence[str]) -> None:
         (claim(flags.out) / "evaluation.json").write_text(text + "\n", "utf-8")
     console = Console()
     if flags.json:
-        console.print(text, highlight=False, markup=False, soft_wrap=True)
+        say(console, text)
         return
     console.print(results.table(summary, flags.part))
     for remark in remarks:
-        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+        say(console, remark)

@@ -13,6 +13,7 @@ from rich.console import Console
 from metapl.cli.flags import parse
 from metapl.runs import no_run
 from metapl.schema import ConfigError, validate
+from metapl.system.terminal import sayer
 
 HOST = "127.0.0.1"
 
@@ -45,11 +46,7 @@ def watch(args: Sequence[str], documented: Callable[..., None]) -> None:
     from metapl.web.watch.following import FIRST_VISIT_S, Following
     from metapl.web.watch.handler import Handler
 
-    console = Console()
-
-    def say(sentence: str) -> None:
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
+    say = sayer(Console())
     following = Following(flags.runs)
     _check_begun(flags, following.begun)
     server = Server(HOST, flags.port, Limits(stop_s=2.0), Handler)

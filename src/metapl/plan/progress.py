@@ -11,6 +11,7 @@ from rich.console import Console
 from metapl.plan.report import amount, duration
 from metapl.plan.run import Say
 from metapl.system import runtime
+from metapl.system.terminal import say
 
 EVERY_S = 30.0  # between two lines where there is no terminal
 LOOK_S = 0.5
@@ -37,9 +38,9 @@ def progress(console: Console) -> Iterator[Say]:
                 status.update(line())
             elif time.perf_counter() - told > EVERY_S:
                 told = time.perf_counter()
-                console.print(line(), highlight=False, markup=False, soft_wrap=True)
+                say(console, line())
 
-    def say(text: str) -> None:
+    def note(text: str) -> None:
         doing[0] = text
 
     watcher = threading.Thread(target=look, daemon=True)
@@ -47,7 +48,7 @@ def progress(console: Console) -> Iterator[Say]:
     if status:
         status.start()
     try:
-        yield say
+        yield note
     finally:
         done.set()
         watcher.join()
@@ -57,12 +58,10 @@ def progress(console: Console) -> Iterator[Say]:
 
 def _give_up(console: Console) -> None:
     """Leave at once: the compiler hears nothing."""
-    console.print(
+    say(
+        console,
         f"metapl: the compiler has outgrown this machine's {amount(runtime.memory_bytes())}; --model.scan makes the "
         "program smaller, or plan a smaller batch or network",
         style="red",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
     os._exit(2)

@@ -39,6 +39,7 @@ from metapl.system import processes, signals
 from metapl.system.disk import explaining_disk_errors, write_atomically
 from metapl.system.lock import locked
 from metapl.system.sharding import Parallel, ShareError, to_host
+from metapl.system.terminal import say, sayer
 from metapl.train import stored_predictions
 from metapl.train.groups import AtOnce, groups, seeds_together
 from metapl.train.loop import Examine, Resumed, Trained, predictions_stem, train
@@ -57,7 +58,7 @@ def run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out: Path
         raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
     sinks.require(to_dict(config))
     numbers = list(range(config.seed, config.seed + seeds))
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     datasets = data.load(config.data, numbers, folders, say)
     if not len(datasets[0].test):
         raise ConfigError("the data have no test part: there would be nothing to measure the result on")
@@ -88,7 +89,7 @@ def resume(out: Path, folders: Folders | None, console: Console, parallel: Paral
 
     Its work may be shared among other devices and processes than before.
     """
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     processes.check_visible(out)
     begun, differences = run_folder.read(out)
     if parallel is not None:
@@ -142,7 +143,7 @@ def work(
 ) -> None:
     """Train what is left of the groups of seeds, saving on the way, and write the result."""
     config, seeds = begun.config, len(begun.seeds)
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     warn = partial(say, style="yellow")
     with (
         runlog.progress(console) as screen,
@@ -234,7 +235,7 @@ def write_result(
     console.print(results.table(summary))
     accuracy = results.percent(summary["final"]["accuracy"])
     wrote = f"accuracy {accuracy} after {result['steps']:,} steps; wrote {out}"
-    console.print(wrote, highlight=False, markup=False, soft_wrap=True)
+    say(console, wrote)
 
 
 def _predictions_are_there(out: Path, begun: Begun, from_files: bool, say: Say, note: checkpoint.Note) -> str:

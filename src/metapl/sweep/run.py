@@ -16,6 +16,7 @@ from metapl.sweep.plan import Plan
 from metapl.sweep.store import Row
 from metapl.system import runtime
 from metapl.system.folders import next_free
+from metapl.system.terminal import say
 
 POLL_S = 0.5
 ORPHAN_S = 20  # after so long, a trial that has no worker's name yet never gets one
@@ -45,7 +46,7 @@ def run(plan: Plan, sweep: str, url: str, workers: int, out: Path, console: Cons
     report.write(rows, plan, folder)
     console.print(report.table(summaries, validation))
     for remark in report.remarks(summaries, validation):
-        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+        say(console, remark)
     return folder
 
 
@@ -120,4 +121,4 @@ def _lines(console: Console, rows: list[Row], seen: set[tuple[str, int]], total:
                 value = trial.user_attrs.get("failure") or f"{100 * (trial.value or 0):.2f} %"
                 told = f"trial {trial.user_attrs['slot']}: {value}, {trial.user_attrs.get('seconds', 0)} s"
                 line = f"{row.method.name}, {told} ({len(seen)} of {total})"
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
+                say(console, line)
