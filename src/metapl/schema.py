@@ -1,7 +1,7 @@
 """Plain dicts (TOML) to frozen dataclasses and back, with errors that name the field and what it takes.
 
 A field's type is what its annotation says; its range is said by `annotated_types` next to it:
-`temperature: Annotated[float, Gt(0)] = 1.0`. A class may add `check()` for what no single field can say;
+`temperature: Annotated[float, Gt(0)] = 1.0`. A class may add `check()`, which checks fields against each other;
 it raises ValueError.
 Where an annotation is a base class with several kinds (a method, a model), the key `name` chooses.
 A list in a file takes the place of the list before it; a table with numbers for keys changes single items of it.

@@ -40,7 +40,7 @@ class Bench:
     """Also start the program twice, in processes of its own: how long it compiles without a cache and with one."""
 
     def check(self) -> None:
-        """Say what no single field can."""
+        """Check the batch sizes."""
         if min(self.batch) < 1:
             raise ValueError(f"batch takes whole numbers of at least 1, got {self.batch}")
 

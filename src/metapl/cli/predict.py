@@ -44,7 +44,7 @@ class Flags:
     """Which seed's weights, if the run has several. Default: the first."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if not self.paths:
             raise ValueError("predict needs pictures: files, folders or patterns after the run")
         if self.csv and self.json:

@@ -57,7 +57,7 @@ class Flags:
     """Which seed's weights, if the run has several. Default: the first."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check the name of the file."""
         if self.out.suffix != ".npy":
             raise ValueError(f"out takes a name that ends with .npy, got {self.out}")
 

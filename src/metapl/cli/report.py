@@ -36,7 +36,7 @@ class Flags:
     """Where data files are, for --pictures. Default: where the run found them."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check that there are runs."""
         if not self.runs:
             raise ValueError(
                 "report needs runs: metapl report runs/one runs/two, or metapl report runs for all of them"

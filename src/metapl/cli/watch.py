@@ -32,7 +32,7 @@ class Flags:
     """Go on serving when the runs have ended, until Ctrl-C."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check that there is a run."""
         if not self.runs:
             raise ValueError("watch needs a run: metapl watch runs/mine, the folder that metapl train --out has made")
 

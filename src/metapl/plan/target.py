@@ -23,7 +23,7 @@ class Target:
     """Whose memory and speed to hold it against: v2, v3, v4, v5e, v5p, v6e, a100, h100. Default: the topology's."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if not self.topology and not self.devices:
             raise ValueError("plan needs --topology (v3:32x32) or --devices (8)")
         if self.chip and self.chip not in CHIPS:

@@ -74,7 +74,7 @@ class Cluster:
     """Ask the cluster instead: srun, a Kubernetes job, Open MPI, MPI; auto finds out, on TPU pods, too."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if self.process_id >= self.processes:
             raise ValueError(f"--process-id {self.process_id} is none of --processes {self.processes}, counted from 0")
         if (self.processes > 1) != bool(self.coordinator):

@@ -55,7 +55,7 @@ class Parallel:
     """hybrid: how many devices share a picture and the weights; the paper has 16."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if (self.mode == "hybrid") != (self.model > 1):
             raise ValueError(f"mode 'hybrid' goes with a model above 1, got {self.mode!r} and {self.model}")
 
