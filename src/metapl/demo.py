@@ -85,9 +85,9 @@ class Outcome:
     course: moons_film.Course
 
 
-def run(demo: Demo, out: Path, console: Console) -> None:
+def compare(demo: Demo, out: Path, console: Console) -> None:
     """Train every method on every data set, print the tables, write the files into the empty folder `out`."""
-    outcomes = _compare(demo, console)
+    outcomes = _train_all(demo, console)
     summary = summarize(outcomes)
     console.print(results_table(summary), differences_table(summary))
     with explaining_disk_errors(out, then="begin again; the tables above are whole"):
@@ -115,7 +115,7 @@ def _page(demo: Demo, outcomes: dict[str, Outcome], summary: dict[str, Any]) -> 
     return moons_page.page(summary, courses, FAMILIES, panels, SUCCESS)
 
 
-def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
+def _train_all(demo: Demo, console: Console) -> dict[str, Outcome]:
     """Train the methods, as many at once as there are cores: steps this small keep no more than one core busy."""
     stop, seeds = threading.Event(), list(range(demo.seed, demo.seed + demo.datasets))
     with runlog.progress(console) as screen, ThreadPoolExecutor(runtime.cores()) as pool:

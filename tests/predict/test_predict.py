@@ -67,7 +67,7 @@ def test_a_csv_has_a_row_for_each_picture_in_order(run, photos, capsys):
     assert "No such file" in found[-1]["error"]
     told = capsys.readouterr()
     assert told.out == ""
-    assert "7 pictures answered" in told.err
+    assert "7 pictures predicted" in told.err
     assert "2 could not be read" in told.err
     assert os.listdir("out") == ["a.csv"]
 

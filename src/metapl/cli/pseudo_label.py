@@ -20,7 +20,6 @@ from typing import Annotated, Any, NamedTuple
 import jax
 import numpy as np
 import tyro
-from rich.console import Console
 
 from metapl.cli.flags import parse
 from metapl.data.reading.find_pictures import FoundPicture, walk
@@ -36,7 +35,7 @@ from metapl.predict.text import on_a_line, path_cell
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system import runtime
 from metapl.system.disk import give_name, reason, write_atomically
-from metapl.system.terminal import sayer
+from metapl.system.terminal import Terminal, sayer
 
 Tell = Callable[[str], None]
 Advance = Callable[[int], None]
@@ -44,15 +43,15 @@ Problems = dict[int, str]  # row -> why the picture could not be read
 
 
 @dataclass(frozen=True)
-class Flags:
-    """Which run answers, about what, and where to."""
+class PseudoLabelFlags:
+    """Which run predicts, which pictures, and where the probabilities go."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a finished run, or of metapl fit."""
     pictures: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
-    """The folder of pictures; one with labeled and unlabeled in it stands for its unlabeled."""
+    """The folder of pictures; of a folder with labeled/ and unlabeled/ in it, unlabeled/ is read."""
     out: Path = Path("probabilities.npy")
-    """The file, whose name ends with .npy; the same command goes on with one that is not done."""
+    """The file to write, whose name ends with .npy; the same command continues an unfinished one."""
     seed: int | None = None
     """Which seed's weights, if the run has several. Default: the first."""
 
@@ -78,11 +77,21 @@ def place_of(out: Path) -> Place:
     return Place(out, partial, note, out.with_suffix(".txt"), out.with_suffix(".errors.csv"))
 
 
-def pseudo_label(args: Sequence[str], documented: Callable[..., None]) -> None:
-    """Answer about every picture of the folder, and say what to do with the answers."""
-    flags = parse(Flags, "metapl pseudo-label", documented, args)
+def pseudo_label(args: Sequence[str]) -> None:
+    """Write a run's probabilities for a folder of pictures.
+
+    RUN is the folder of a finished run, or of metapl fit; DIR holds pictures at any depth. Writes a .npy of float16
+    [pictures, classes], a .txt with the path of each row, and, if pictures could not be read, a .errors.csv; their rows
+    are zeros. The same command continues if it was stopped or killed. Other files are never overwritten. metapl data
+    select reads the files.
+
+    Examples:
+      metapl pseudo-label runs/mine unlabeled --out probabilities.npy
+      metapl data select probabilities.npy --names probabilities.txt --per-class 500 --threshold 0.3
+    """
+    flags = parse(PseudoLabelFlags, "metapl pseudo-label", pseudo_label, args)
     validate(flags)
-    tell = sayer(Console())
+    tell = sayer(Terminal())
     runtime.start()
     loaded = predictor.load(flags.run, flags.seed)
     loaded.check_takes_pictures()
