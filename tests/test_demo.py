@@ -34,7 +34,7 @@ def test_a_full_disk_is_told_of_in_a_sentence_after_the_tables(tmp_path, monkeyp
     monkeypatch.setattr(demo, "_train_all", lambda *_: outcomes)
     monkeypatch.setattr("os.fsync", full)
     screen = Console(file=io.StringIO(), width=200)
-    words = "could not be written: No space .* begin again; the tables above are whole"
+    words = "could not be written: No space .* start again; the tables above are complete"
     with pytest.raises(ConfigError, match=words):
         demo.compare(DEMO, tmp_path, screen)
     assert "Paired differences" in screen.file.getvalue()

@@ -40,8 +40,7 @@ class DataSelectFlags:
     leave_out: tuple[str, ...] = ()
     """Sources, or hashes.npz files, whose val and test pictures must not be selected."""
     near: Annotated[int, tyro.conf.arg(metavar="0…7")] = 6
-    """Pictures are look-alikes if their hashes differ in at most this many of 64 bits. More than check's 4: to lose a
-    few pictures costs little here, a leak costs more."""
+    """Bits of 64 in which the hashes of look-alikes may differ; wider than check's 4, since a leak costs more."""
     data_dir: Path | None = None
     """Where the sources' files are. Default: the per-user cache."""
     out: Path | None = None

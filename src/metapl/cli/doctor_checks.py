@@ -120,9 +120,9 @@ def data_files(data_dir: Path | None) -> list[MachineFinding]:
         folders = files.search_folders(data_dir, runtime.cache_folder())
     except ConfigError as error:
         return [MachineFinding("data", "broken", "no folder", str(error))]
-    found = {name: path for name, names in _file_names().items() if (path := files.find(folders, *names))}
-    text = ", ".join(["two_moons and digits (need no files)", *(f"{name} ({path})" for name, path in found.items())])
-    missing = [name for name in _file_names() if name not in found]
+    paths = {name: path for name, names in _file_names().items() if (path := files.find(folders, *names))}
+    text = ", ".join(["two_moons and digits (need no files)", *(f"{name} ({path})" for name, path in paths.items())])
+    missing = [name for name in _file_names() if name not in paths]
     if not missing:
         return [MachineFinding("data", "fine", text)]
     advice = (

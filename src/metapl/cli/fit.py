@@ -21,8 +21,7 @@ class FitFlags:
     """A folder, a .csv or an .npz."""
     request: Annotated[Request, tyro.conf.arg(name="")] = Request()
     out: Path | None = None
-    """Folder for the results: new or empty, or that of a fit to continue. Default: the unfinished fit of the same
-    command, else runs/fit or the next free name after it."""
+    """Folder for the results: new, empty, or of a fit to continue. Default: runs/fit, or the next free name."""
 
 
 def fit(args: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import tyro
 
-from metapl.cli.verbs import dedent
+from metapl.cli.verbs import dedent, filled
 from metapl.schema import ConfigError
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ def parse(cls: type[T], prog: str, verb: Callable[..., None], args: Sequence[str
             return tyro.cli(
                 cls,
                 prog=prog,
-                description=dedent(verb.__doc__),
+                description=filled(dedent(verb.__doc__)),
                 args=args,
                 default=tyro.MISSING_NONPROP if default is None else default,
                 config=(tyro.conf.AvoidSubcommands,),  # a choice of kinds is made in the file; its flags follow

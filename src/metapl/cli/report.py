@@ -29,8 +29,7 @@ class ReportFlags:
     out: Path | None = None
     """Folder for report.html and report.md: new or empty. Default: report, or the next free name after it."""
     pictures: bool = False
-    """Evaluate each finished run on its test data again: adds a calibration plot, and the pictures with the highest and
-    lowest confidence and the most confident mistakes."""
+    """Evaluate each finished run again, and show its calibration and its most and least confident pictures."""
     data_dir: Path | None = None
     """Where data files are, for --pictures. Default: where the run found them."""
 

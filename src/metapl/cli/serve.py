@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # imported after the flags are read: --help must not wait for
     from metapl.web.serve.examples import Examples
     from metapl.web.serve.model import Served
 
-NOT_WANTED = "metapl serve was told to show none (--examples 0)."
+NOT_WANTED = "metapl serve was started with --examples 0."
 NOT_THERE = "the pictures that the network was trained with were moved or have changed."
 
 

@@ -29,8 +29,7 @@ class TrainFlags:
     seeds: Annotated[int, Ge(1)] = 1
     """How many seeds to train: seed, seed + 1, and so on."""
     seeds_at_once: AtOnce = "auto"
-    """How many seeds train at once. auto: all if the networks are small, have no convolutions and read no files, else
-    one."""
+    """How many seeds train at once; auto: all, if the networks are small, else one (docs/evaluation.md)."""
     data_dir: Path | None = None
     """Where data files are, if the source has any. Default: the per-user cache."""
     out: Path | None = None

@@ -46,7 +46,7 @@ def listing(rows: Mapping[str, str], width: int) -> str:
 def print_help(usage: str, verb: Callable[..., None], *rest: str) -> None:
     """Print a verb's help without flags: the usage, its docstring, and more paragraphs."""
     terminal = Terminal()
-    say(terminal, "\n\n".join([f"usage: {usage}", _filled(dedent(verb.__doc__).strip(), terminal.width), *rest]))
+    say(terminal, "\n\n".join([f"usage: {usage}", filled(dedent(verb.__doc__).strip(), terminal.width), *rest]))
 
 
 def dedent(text: str | None) -> str:
@@ -54,7 +54,7 @@ def dedent(text: str | None) -> str:
     return "\n".join(line.removeprefix("    ") for line in (text or "").splitlines())
 
 
-def _filled(text: str, width: int) -> str:
+def filled(text: str, width: int = 10**6) -> str:
     """Fill paragraphs to the width; those with indented lines, which are commands, stay as they are."""
     paragraphs = text.split("\n\n")
     return "\n\n".join(part if "\n " in part else textwrap.fill(part, width) for part in paragraphs)
