@@ -20,7 +20,7 @@ DEMO = demo.Demo(datasets=3, seed=7, steps=20)
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo")
     with (out / "screen.txt").open("w") as screen:
-        demo.run(DEMO, out, Console(file=screen))
+        demo.compare(DEMO, out, Console(file=screen))
     return out
 
 
@@ -31,12 +31,12 @@ def test_a_full_disk_is_told_of_in_a_sentence_after_the_tables(tmp_path, monkeyp
     accuracies = np.ones(3)
     config = demo._config("supervised", DEMO)
     outcomes = {name: demo.Outcome(config, None, [], accuracies, 0.0, None, None) for name in demo.METHODS}
-    monkeypatch.setattr(demo, "_compare", lambda *_: outcomes)
+    monkeypatch.setattr(demo, "_train_all", lambda *_: outcomes)
     monkeypatch.setattr("os.fsync", full)
     screen = Console(file=io.StringIO(), width=200)
-    words = "could not be written: No space .* begin again; the tables above are whole"
+    words = "could not be written: No space .* start again; the tables above are complete"
     with pytest.raises(ConfigError, match=words):
-        demo.run(DEMO, tmp_path, screen)
+        demo.compare(DEMO, tmp_path, screen)
     assert "Paired differences" in screen.file.getvalue()
     assert list(tmp_path.iterdir()) == []
 

@@ -20,7 +20,7 @@ def parse(text: str) -> Config:
     ("text", "words"),
     [
         ("sed = 1", "my.toml: sed is not a setting; did you mean 'seed'?"),
-        ("zebra = 1", "zebra is not a setting; there are: augmentation, checkpoint, data"),
+        ("zebra = 1", "zebra is not a setting; the settings are augmentation, checkpoint, data"),
         ("seed = 1.5", "seed takes a whole number, got 1.5"),
         ("seed = true", "seed takes a whole number, got True"),
         ('seed = "1"', "seed takes a whole number, got '1'"),
@@ -50,7 +50,7 @@ def parse(text: str) -> Config:
         ('data.name = ["a"]', "data.name takes one of 'two_moons'"),
         ('preset = ["a"]', "preset takes the name of a preset, got ['a']; metapl train --help lists the presets"),
         ("stages = 3", "stages takes a list, got 3"),
-        ("stages.1.steps = 5", "stages.1 is none of the 1 there are, which count from 0"),
+        ("stages.1.steps = 5", "stages.1 does not exist: there are 1, counted from 0"),
         ("stages.first.steps = 5", "stages.first is none of the 1 there are"),
         ("stages.0.steps = 0", "stages.0.steps takes a number of at least 1, got 0"),
         ("[data]\nnoise = " + "9" * 400, "data.noise takes a number, got 999"),
@@ -116,7 +116,7 @@ def test_a_missing_file_is_named_with_the_nearest_presets():
 
 def test_a_file_that_is_no_text_is_refused(tmp_path):
     (tmp_path / "my.toml").write_bytes(b"seed = \xff")
-    with pytest.raises(ConfigError, match="cannot be read as a text in UTF-8"):
+    with pytest.raises(ConfigError, match="cannot be read as UTF-8 text"):
         configs.load(str(tmp_path / "my.toml"))
 
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 import tyro
 
+from metapl.cli import data
 from metapl.cli import main as cli
 
 # Words that a verb needs before it knows its flags.
@@ -30,9 +31,9 @@ class ParserReached(Exception):  # noqa: N818 - not an error: it stops a verb be
 
 def page() -> str:
     """The whole page, as Markdown with tables in HTML."""
-    verbs = {name: (function, [name]) for name, function in cli.VERBS.items() if name != "data"}
-    verbs |= {f"data {name}": (function, ["data", name]) for name, function in cli.data_verbs().items()}
-    return "\n\n".join(_verb(name, *verb) for name, verb in verbs.items())
+    groups = [*cli.GROUPS.values(), {f"data {name}": verb for name, verb in data.VERBS.items()}]
+    verbs = {name: verb.load() for group in groups for name, verb in group.items() if name != "data"}
+    return "\n\n".join(_verb(name, function) for name, function in verbs.items())
 
 
 def parser(args: Sequence[str]) -> Any:
@@ -52,8 +53,8 @@ def parser(args: Sequence[str]) -> Any:
     raise AssertionError(f"metapl {' '.join(args)} reads no flags")
 
 
-def _verb(name: str, function: Callable[..., None], words: list[str]) -> str:
-    verb_parser = parser([*words, *FIRST_WORDS.get(name, [])])
+def _verb(name: str, function: Callable[..., None]) -> str:
+    verb_parser = parser([*name.split(), *FIRST_WORDS.get(name, [])])
     text, _, examples = (function.__doc__ or "").partition("Examples:")
     commands = [line.strip() for line in examples.splitlines() if line.strip()]
     parts = [f"## metapl {name}", *map(_paragraph, re.split(r"\n\s*\n", text.strip()))]

@@ -1,4 +1,4 @@
-"""Every setting of a run, as frozen dataclasses: defaults < preset < file < flags."""
+"""All settings of a run, as frozen dataclasses. Flags win over the file, and the file wins over its preset."""
 
 import dataclasses
 import difflib
@@ -32,32 +32,32 @@ from metapl.types import MethodConfig, ModelConfig, StoredPredictionsConfig
 
 @dataclass(frozen=True)
 class Stage:
-    """One phase of training. The weights that it ends with start the next one."""
+    """One method for a number of steps. The next stage starts from the weights of this one."""
 
     method: MethodConfig = Supervised()
     steps: Annotated[int, Ge(1)] = 1000
-    """Updates in this stage."""
+    """Training steps of this stage."""
     labeled_batch: Annotated[int, Ge(1)] = 6
     """Labelled examples in a batch."""
     unlabeled_batch: Annotated[int, Ge(1)] = 64
     """Unlabelled examples in a batch."""
     microbatches: Annotated[int, Ge(1)] = 1
-    """Parts in which a batch is made into views and passed, one after another: the memory of one part, for one more
-    forward pass. Batch norm then normalises each part by itself (models/microbatches.py), and on CPUs convolutions are
-    slow (docs/speed.md); 1: all at once."""
+    """Split each batch into this many microbatches, computed one after another: saves memory, costs one more forward
+    pass. Batch norm then normalises each microbatch by itself (models/microbatches.py), and on CPUs convolutions are
+    slow (docs/speed.md); 1: the whole batch at once."""
     unlabeled: Literal["unlabeled", "labeled"] = "unlabeled"
-    """Where they come from; labeled: the labelled set, its labels unseen, as in Appendix D.2."""
+    """Where unlabelled examples come from; labeled: from the labelled set, without labels (Appendix D.2)."""
     labeled_sampling: Literal["epochs", "balanced"] = "epochs"
-    """epochs: each labelled example once an epoch; balanced: each class equally often, small ones repeated."""
+    """epochs: each labelled example once per epoch; balanced: each class equally often, small classes repeated."""
     model: ModelConfig | None = None
-    """Another network than the stage before's, for a method that learns from that one's answers; none: the same."""
+    """Use another network than the previous stage, for methods that learn from stored predictions; none: the same."""
 
     def check(self) -> None:
-        """Optimizers know their warm-up, the stage knows its steps: only together can they be wrong."""
+        """Check fields against each other, and the optimizers' warm-up against the steps."""
         if self.unlabeled == "labeled" and isinstance(self.method, StoredPredictionsConfig):
             raise ValueError(
-                f"unlabeled: {self.method.name} learns from answers to the unlabelled examples; labelled ones cannot "
-                "take their place"
+                f"unlabeled: {self.method.name} learns from predictions for the unlabelled examples, so 'labeled' "
+                "cannot be used here; set 'unlabeled'"
             )
         batches = {"labeled_batch": self.labeled_batch}
         if self.method.uses_unlabeled:
@@ -73,19 +73,19 @@ class Stage:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """When a run is saved, and what is kept; always at the end of a stage, and when it is asked to stop."""
+    """When to save a run. It is always saved at the end of a stage and when it is asked to stop."""
 
     every_minutes: Annotated[float, Ge(0)] = 10.0
-    """Minutes between two checkpoints; 0: never for the time alone."""
+    """Minutes between two checkpoints; 0: do not save by the clock."""
     every_steps: Annotated[int, Ge(0)] = 0
-    """Steps of a stage between two checkpoints, besides those by the minute; 0: never for the steps alone."""
+    """Steps between two checkpoints, in addition to those by the clock; 0: do not save by steps."""
     keep: Annotated[int, Ge(1)] = 3
-    """How many of the newest are kept: where the newest is damaged, the one before it is used."""
+    """How many of the newest checkpoints to keep; if the newest is damaged, the one before it is used."""
     keep_every_steps: Annotated[int, Ge(0)] = 0
-    """Save after each so many steps of a stage, too, and keep those for good; 0: none."""
+    """Also save after every so many steps of a stage, and never delete these checkpoints; 0: none."""
 
     def steps(self, stage_steps: int) -> set[int]:
-        """After which steps of a stage the run is saved, whatever the clock says."""
+        """Return the steps of a stage after which the run is saved, whatever the clock says."""
         return {stage_steps} | {
             step
             for every in (self.every_steps, self.keep_every_steps)
@@ -96,46 +96,46 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run."""
+    """All settings of a run."""
 
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Draws the data, the first weights, the batches and the labels."""
     data: SourceConfig = TwoMoons()
     model: ModelConfig = MLP()
     init_from: str = ""
-    """A safetensors file, ours or timm's, that every fresh network of `model` starts from; none: weights are drawn."""
+    """Start every new network of `model` from this safetensors file, ours or timm's; none: from random weights."""
     augmentation: Augmentation = Augmentation()
     stages: Annotated[tuple[Stage, ...], MinLen(1)] = (Stage(),)
     log_every_steps: Annotated[int, Ge(1)] = 500
-    """Steps between two reports; metrics are means over them."""
+    """Steps between two reports; each metric is the mean over these steps."""
     eval_every_steps: Annotated[int, Ge(0)] = 0
     """Steps of a stage between two evaluations on validation and test data; 0: only at the end of the run."""
     record_labels: Annotated[int, Ge(0), Le(4096)] = 256
-    """Unlabelled pictures whose pseudo labels are noted on the way, for metapl report --pictures; 0: none, nor what
-    the teacher says of test pictures."""
+    """Record the pseudo labels of this many unlabelled pictures, and the teacher's predictions for test pictures, for
+    metapl report --pictures; 0: record nothing."""
     parallel: Parallel = Parallel()
     checkpoint: Checkpoint = Checkpoint()
     guards: Guards = Guards()
     tensorboard: bool = False
-    """Write the numbers for TensorBoard, too, into the run's folder (pip install 'metapl[tensorboard]')."""
+    """Also write the metrics for TensorBoard, into the run's folder (pip install 'metapl[tensorboard]')."""
     wandb: bool = False
-    """Send the numbers to Weights & Biases, too; with WANDB_MODE=offline into files (pip install 'metapl[wandb]')."""
+    """Also send the metrics to Weights & Biases, or to files if WANDB_MODE=offline (pip install 'metapl[wandb]')."""
 
     def check(self) -> None:
-        """A method that learns from the stage before cannot come first."""
+        """Check that each stage can follow the one before it."""
         if self.stages[0].method.needs_start:
             name = self.stages[0].method.name
-            raise ValueError(f"stages.0.method: {name} needs a stage before it, which trains the teacher")
-        for index, (before, own) in enumerate(itertools.pairwise(self.stage_models), start=1):
-            if own != before and not isinstance(self.stages[index].method, StoredPredictionsConfig):
+            raise ValueError(f"stages.0.method: {name} needs a stage before it that trains the teacher")
+        for index, (before, model) in enumerate(itertools.pairwise(self.stage_models), start=1):
+            if model != before and not isinstance(self.stages[index].method, StoredPredictionsConfig):
                 raise ValueError(
                     f"stages.{index}.model: {self.stages[index].method.name} goes on from the weights of the stage "
-                    "before, which another network cannot take"
+                    "before, which do not fit another network; leave the model out"
                 )
 
     @property
     def stage_models(self) -> tuple[ModelConfig, ...]:
-        """Each stage's network: its own setting, or else that of the stage before."""
+        """Each stage's network: from its own settings, or else that of the stage before."""
         models = itertools.accumulate((stage.model for stage in self.stages), lambda a, b: b or a, initial=self.model)
         return tuple(model for model in models if model is not None)[1:]
 
@@ -147,14 +147,14 @@ KINDS: dict[type, dict[str, type]] = {
 
 
 def presets() -> dict[str, str]:
-    """Names of the presets, each with the first line of its header."""
+    """Return the names of the presets, each with the first line of its file."""
     files = (resources.files("metapl") / "presets").iterdir()
     texts = {Path(f.name).stem: f.read_text("utf-8") for f in files if f.name.endswith(".toml")}
     return {name: texts[name].splitlines()[0].lstrip("# ") for name in sorted(texts)}
 
 
 def nearest(word: str) -> str:
-    """Which presets may have been meant, and where all of them are listed: too many for an error."""
+    """Return the presets with similar names, and where all are listed; the list is too long for an error."""
     close = difflib.get_close_matches(word, presets(), n=3)
     listed = "metapl train --help lists the presets"
     return f"did you mean {' or '.join(close)}? ({listed})" if close else listed
@@ -163,7 +163,7 @@ def nearest(word: str) -> str:
 def load(preset_or_file: str) -> Config:
     """Read a preset by its name, or a TOML file by its path; the file may name a preset to start from.
 
-    The file's key `preset` is the one key that is not a setting: it says whose values stand where the file is silent.
+    The file's key `preset` is not a setting: it names the preset whose values the file changes.
     """
     if preset_or_file in presets():
         return parse(_preset_text(preset_or_file), preset_or_file)
@@ -173,7 +173,7 @@ def load(preset_or_file: str) -> Config:
     try:
         return parse(path.read_text("utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read as a text in UTF-8: {error}") from None
+        raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
 
 
 def parse(text: str, origin: str) -> Config:
@@ -186,7 +186,7 @@ def parse(text: str, origin: str) -> Config:
     except (tomllib.TOMLDecodeError, ConfigError) as error:
         raise ConfigError(f"{origin}: {error}") from None
     except RecursionError:
-        raise ConfigError(f"{origin}: brackets in brackets, too many to be read") from None
+        raise ConfigError(f"{origin}: too many nested brackets") from None
     return config
 
 
@@ -196,7 +196,7 @@ def dump(config: Config) -> str:
 
 
 def _with_usual_views(base: Config, values: Mapping[str, Any]) -> Config:
-    """Another source than the base's brings the views that suit its pictures; the file may still change them."""
+    """Return the base with the usual views of the file's source, if that is another kind; the file may change them."""
     data = from_dict(SourceConfig, values.get("data", {}), KINDS, base.data, "data")
     if not isinstance(data, PictureConfig) or type(data) is type(base.data):
         return base

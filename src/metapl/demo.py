@@ -52,22 +52,22 @@ FAMILIES = {
     "UDA too sharp": ("uda_sharp", "mpl_uda_sharp_none", "mpl_uda_sharp"),
 }
 SHOWN = 4  # data sets, the first ones, whose regions the page shows
-GRID = 40  # points each way at which a network is asked for its regions
+GRID = 40  # points in each direction at which a network predicts, for its regions
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the comparison runs on."""
+    """What the comparison trains on."""
 
     datasets: Annotated[int, Ge(1)] = 100
     """How many random data sets every method is trained on."""
     seed: Annotated[int, Ge(0)] = 1000
-    """The first data set's seed; the others follow. Below 1000 lie those that the settings were chosen on."""
+    """Seed of the first data set; the others follow. The settings were chosen on seeds below 1000."""
     steps: Annotated[int, Ge(0)] = 0
-    """Training steps of every stage; 0 leaves the presets' own."""
+    """Training steps of every stage; 0: as in the presets."""
 
     def check(self) -> None:
-        """Seeds are numbers of 32 bits."""
+        """Check that the last seed has 32 bits."""
         if self.seed + self.datasets > 2**32:
             raise ValueError(f"the last data set's seed would be {self.seed + self.datasets - 1}, above {2**32 - 1}")
 
@@ -85,12 +85,12 @@ class Outcome:
     course: moons_film.Course
 
 
-def run(demo: Demo, out: Path, console: Console) -> None:
+def compare(demo: Demo, out: Path, console: Console) -> None:
     """Train every method on every data set, print the tables, write the files into the empty folder `out`."""
-    outcomes = _compare(demo, console)
+    outcomes = _train_all(demo, console)
     summary = summarize(outcomes)
     console.print(results_table(summary), differences_table(summary))
-    with explaining_disk_errors(out, then="begin again; the tables above are whole"):
+    with explaining_disk_errors(out, then="start again; the tables above are complete"):
         write_atomically(out / "summary.json", (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
         write_atomically(out / "accuracies.csv", _accuracies(outcomes, demo).encode())
         write_atomically(out / "two_moons.png", _picture(outcomes))
@@ -106,26 +106,28 @@ def _picture(outcomes: dict[str, Outcome]) -> bytes:
 
 
 def _page(demo: Demo, outcomes: dict[str, Outcome], summary: dict[str, Any]) -> str:
-    """Let the regions of the first data sets be seen as they came to be, beside what the summary says of all."""
-    one = next(iter(outcomes.values()))
-    shown = moons_film.show(one.trained, [outcome.frames for outcome in outcomes.values()], one.datasets, GRID)
-    titles, seeds = [METHODS[name][0] for name in outcomes], range(demo.seed, demo.seed + len(one.datasets))
-    panels = moons_panels.moving(titles, shown, seeds, one.datasets, SUCCESS)
+    """Return the page: how the regions of the first data sets change, and the summary of all data sets."""
+    first = next(iter(outcomes.values()))
+    shown = moons_film.show(first.trained, [outcome.frames for outcome in outcomes.values()], first.datasets, GRID)
+    titles, seeds = [METHODS[name][0] for name in outcomes], range(demo.seed, demo.seed + len(first.datasets))
+    panels = moons_panels.moving(titles, shown, seeds, first.datasets, SUCCESS)
     courses = {name: outcome.course for name, outcome in outcomes.items()}
     return moons_page.page(summary, courses, FAMILIES, panels, SUCCESS)
 
 
-def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
-    """Train the methods, as many at once as there are cores: steps this small keep no more than one core busy."""
+def _train_all(demo: Demo, console: Console) -> dict[str, Outcome]:
+    """Train the methods, as many at once as there are cores: steps this small use only one core."""
     stop, seeds = threading.Event(), list(range(demo.seed, demo.seed + demo.datasets))
     with runlog.progress(console) as screen, ThreadPoolExecutor(runtime.cores()) as pool:
 
-        def one(name: str) -> Outcome:
+        def train_method(name: str) -> Outcome:
             config = moons_film.pausing(_config(name, demo))
             datasets = data.load(config.data, seeds, ())
             program = prepare(config, datasets)
             camera = moons_film.Camera(config, program)
-            guards = guarding(runlog.keeper(config, seeds, datasets[0]), tell=lambda _: None)  # who diverges, ends it
+            guards = guarding(
+                runlog.keeper(config, seeds, datasets[0]), tell=lambda _: None
+            )  # a method that diverges ends it
             watch = screen.watch(METHODS[name][0], config, listeners=[guards])
 
             def watch_until_stopped(stage: int, done: int, metrics: Metrics) -> None:
@@ -142,8 +144,8 @@ def _compare(demo: Demo, console: Console) -> dict[str, Outcome]:
             return Outcome(config, trained, datasets[:SHOWN], accuracies, seconds, camera.frames, course)
 
         try:
-            return dict(zip(METHODS, pool.map(one, METHODS), strict=True))
-        except BaseException:  # Ctrl-C, too: the other threads must not go on to their ends
+            return dict(zip(METHODS, pool.map(train_method, METHODS), strict=True))
+        except BaseException:  # also Ctrl-C: the other threads must stop, too
             stop.set()
             pool.shutdown(cancel_futures=True)
             raise
@@ -158,7 +160,7 @@ def _config(name: str, demo: Demo) -> Config:
 
 
 def summarize(outcomes: dict[str, Outcome]) -> dict[str, Any]:
-    """Per method: how often it succeeds, how good it is, and how it differs from its controls, data set by data set."""
+    """Return for each method: success rate, accuracy, and the paired differences from its controls."""
     return {
         name: {
             "title": METHODS[name][0],
@@ -178,7 +180,7 @@ def summarize(outcomes: dict[str, Outcome]) -> dict[str, Any]:
 
 
 def results_table(summary: dict[str, Any]) -> Table:
-    """How good each method is."""
+    """Return the table of success rates and accuracies."""
     datasets = next(iter(summary.values()))["datasets"]
     table = Table("method", title=f"TwoMoon, {datasets} data sets, six labels each")
     for column in (f"success (≥ {SUCCESS:.0%})", "mean accuracy", "steps", "seconds"):
@@ -191,7 +193,7 @@ def results_table(summary: dict[str, Any]) -> Table:
 
 
 def differences_table(summary: dict[str, Any]) -> Table:
-    """How each method differs from its controls, on the same data sets and seeds."""
+    """Return the table of differences from the controls, on the same data sets and seeds."""
     table = Table("method", "against", title="Paired differences of accuracy, with 95 % intervals")
     for column in ("points (interval)", "better/worse"):
         table.add_column(column, justify="right")
@@ -208,7 +210,7 @@ def _points(pair: dict[str, Any]) -> str:
 
 
 def _accuracies(outcomes: dict[str, Outcome], demo: Demo) -> str:
-    """One row for each data set, so that anyone can do their own statistics."""
+    """Return a CSV with one row for each data set, for statistics of your own."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(["seed", *outcomes])

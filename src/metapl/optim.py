@@ -50,7 +50,7 @@ class Optimizer:
     """Evaluate and hand on a moving average of the weights that keeps this share each step; 0 takes the weights."""
 
     def check(self) -> None:
-        """Say what no single field can."""
+        """Check fields against each other."""
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
         if self.nesterov and self.rule == "rmsprop":

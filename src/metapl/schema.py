@@ -1,10 +1,9 @@
-"""Plain dicts (TOML) to frozen dataclasses and back, with errors that name the field and what it takes.
+"""Turn plain dicts (TOML) into frozen dataclasses and back, with errors that name the field and what it takes.
 
-A field's type is what its annotation says; its range is said by `annotated_types` next to it:
-`temperature: Annotated[float, Gt(0)] = 1.0`. A class may add `check()` for what no single field can say;
-it raises ValueError.
-Where an annotation is a base class with several kinds (a method, a model), the key `name` chooses.
-A list in a file takes the place of the list before it; a table with numbers for keys changes single items of it.
+A field's annotation gives its type and, by `annotated_types`, its range: `temperature: Annotated[float, Gt(0)] = 1.0`.
+A class may add `check()`, which checks fields against each other and raises ValueError.
+If the annotation is a base class with several kinds (a method, a model), the key `name` chooses the kind.
+A list in a file replaces the list before it; a table with numbers as keys changes single items of it.
 """
 
 import dataclasses
@@ -21,11 +20,11 @@ Kinds = Mapping[type, Mapping[str, type]]  # base class -> name -> dataclass
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be; its text is one sentence for the user."""
+    """A mistake of the user; its text is one sentence for them."""
 
 
 def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, path: str = "") -> T:
-    """Build `cls` from nested dicts; what `values` leaves out is as in `base`, or else as in the defaults."""
+    """Build `cls` from nested dicts; settings that `values` leaves out come from `base`, or else from the defaults."""
     if not isinstance(values, Mapping):
         raise ConfigError(f"{path or 'the file'} takes a table of settings, got {_show(values)}")
     values = dict(values)
@@ -41,7 +40,7 @@ def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, pa
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Give back nested dicts that `from_dict` reads to the same value; None is left out, as TOML has none."""
+    """Return nested dicts from which `from_dict` builds the same value; None is left out, since TOML has no None."""
     out: dict[str, Any] = {"name": config.name} if hasattr(type(config), "name") else {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
@@ -66,7 +65,7 @@ def validate(config: Any, path: str = "") -> None:
 
 
 def _choose_base(cls: type[T], values: dict[str, Any], kinds: Kinds, base: T | None, path: str) -> T:
-    """Where several kinds can stand, `name` in the file chooses; another kind than before starts from its defaults."""
+    """Return what the values change: the base, or the defaults of another kind if `name` in the file says so."""
     if cls not in kinds:
         return cls() if base is None else base
     name = values.pop("name", getattr(base, "name", None))
@@ -77,7 +76,7 @@ def _choose_base(cls: type[T], values: dict[str, Any], kinds: Kinds, base: T | N
 
 
 def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:
-    """Read one value as `hint`: no silent conversions, but for an integer where a float is meant."""
+    """Read one value as `hint`. Nothing is converted, except an integer to a float."""
     if get_origin(hint) in (Union, UnionType):
         hint = next(arg for arg in get_args(hint) if arg is not NoneType)
     if dataclasses.is_dataclass(hint):
@@ -101,11 +100,11 @@ def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:
 
 
 def _change_items(hint: Any, values: Mapping[str, Any], kinds: Kinds, base: tuple[Any, ...], path: str) -> Any:
-    """A table in the place of a list changes items of the list so far: `stages.0.steps = 100`, as the flags do."""
+    """Change items of a list by a table: `stages.0.steps = 100`, as the flags do."""
     items = dict(enumerate(base))
     for key, value in values.items():
         if key not in map(str, items):
-            raise ConfigError(f"{_join(path, key)} is none of the {len(items)} there are, which count from 0")
+            raise ConfigError(f"{_join(path, key)} does not exist: there are {len(items)}, counted from 0")
         items[int(key)] = _read(hint, value, kinds, items[int(key)], _join(path, key))
     return tuple(items.values())
 
@@ -114,7 +113,7 @@ _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _check_limits(hint: Any, value: Any, path: str) -> None:
-    """Check a value against what stands beside its type, inside optional types and lists, too."""
+    """Check a value against the limits beside its type, inside optional types and lists, too."""
     if value is None:
         return
     if get_origin(hint) is Annotated:
@@ -167,7 +166,7 @@ def _plain(value: Any) -> Any:
 
 def _unknown(path: str, key: str, fields: set[str]) -> str:
     close = difflib.get_close_matches(str(key), fields, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(fields))}"
+    hint = f"did you mean {close[0]!r}?" if close else f"the settings are {', '.join(sorted(fields))}"
     return f"{path} is not a setting; {hint}"
 
 

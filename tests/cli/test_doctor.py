@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from metapl.cli import doctor, smoke
+from metapl.cli import doctor, doctor_checks, smoke
 from metapl.cli import main as cli
 from metapl.schema import ConfigError
 from metapl.system import runtime
@@ -31,12 +31,12 @@ def well(monkeypatch, tmp_path):
     return tmp_path
 
 
-def by_topic(findings: list[doctor.Finding]) -> dict[str, doctor.Finding]:
+def by_topic(findings: list[doctor_checks.MachineFinding]) -> dict[str, doctor_checks.MachineFinding]:
     return {finding.topic: finding for finding in findings}
 
 
 def test_a_well_machine(well):
-    found = doctor.examine()
+    found = doctor_checks.examine()
     assert {finding.state for finding in found} <= {"fine", "note"}
     assert not doctor.is_broken(found)
     assert set(by_topic(found)) >= {"versions", "machine", "compilation cache", "data", "disk", "devices", "smoke step"}
@@ -47,7 +47,9 @@ def test_a_well_machine(well):
 def test_json_and_the_exit_code(well, capsys, monkeypatch):
     cli.main(["doctor", "--json"])
     assert {"topic", "state", "text", "advice"} == set(json.loads(capsys.readouterr().out)[0])
-    monkeypatch.setattr(doctor, "step", lambda: [doctor.Finding("smoke step", "broken", "[bold]", "pray")])
+    monkeypatch.setattr(
+        doctor_checks, "step", lambda: [doctor_checks.MachineFinding("smoke step", "broken", "[bold]", "pray")]
+    )
     with pytest.raises(SystemExit) as stop:
         cli.main(["doctor"])
     assert stop.value.code == 1
@@ -57,13 +59,15 @@ def test_json_and_the_exit_code(well, capsys, monkeypatch):
 
 
 def test_who_set_which_flag(well):
-    flags = by_topic(doctor.judge(GOOD, "--mine=1"))["XLA flags"].text
+    flags = by_topic(doctor_checks.judge(GOOD, "--mine=1"))["XLA flags"].text
     assert flags == "--mine=1 (you), --theirs=2 (metapl)"
 
 
-@pytest.mark.parametrize(("name", "words"), [("finite", "not all numbers are finite"), ("same_twice", "other bits")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("finite", "not all numbers are finite"), ("same_twice", "different bits")]
+)
 def test_a_step_that_cannot_be_trusted(name, words):
-    found = by_topic(doctor.judge(GOOD | {name: False}, ""))["smoke step"]
+    found = by_topic(doctor_checks.judge(GOOD | {name: False}, ""))["smoke step"]
     assert found.state == "broken"
     assert words in found.text
 
@@ -82,7 +86,7 @@ def test_a_step_that_cannot_be_trusted(name, words):
 )
 def test_a_step_that_crashes_says_why(well, monkeypatch, errors, reason, advice):
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -9, "", errors))
-    (found,) = doctor.step()
+    (found,) = doctor_checks.step()
     assert found.state == "broken"
     assert reason in found.text
     assert advice in found.advice
@@ -91,7 +95,7 @@ def test_a_step_that_crashes_says_why(well, monkeypatch, errors, reason, advice)
 def test_nonsense_in_xla_flags_in_a_real_process(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--nonsense=3")
     monkeypatch.setenv("PYTHONPATH", str(Path(doctor.__file__).parents[2]))
-    (found,) = doctor.step()
+    (found,) = doctor_checks.step()
     assert (found.state, found.text) == ("broken", "Unknown flag in XLA_FLAGS: --nonsense=3")
     assert "unset XLA_FLAGS" in found.advice
 
@@ -101,7 +105,7 @@ def test_a_step_that_hangs(well, monkeypatch):
         raise subprocess.TimeoutExpired("x", timeout)
 
     monkeypatch.setattr(subprocess, "run", hang)
-    assert doctor.step()[0].state == "broken"
+    assert doctor_checks.step()[0].state == "broken"
 
 
 def test_the_step_itself(monkeypatch):
@@ -116,8 +120,8 @@ def test_a_folder_that_cannot_be_written_to(well, monkeypatch):
     def refuse(**_):
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr(doctor.tempfile, "TemporaryFile", refuse)
-    found = by_topic(doctor.examine())
+    monkeypatch.setattr(doctor_checks.tempfile, "TemporaryFile", refuse)
+    found = by_topic(doctor_checks.examine())
     for topic in ("compilation cache", "disk"):
         assert found[topic].state == "note"  # slower, or --out elsewhere; but runs work
         assert "Read-only file system" in found[topic].text
@@ -126,7 +130,7 @@ def test_a_folder_that_cannot_be_written_to(well, monkeypatch):
 def test_a_cache_folder_that_is_a_file(well, monkeypatch):
     (well / "file").touch()
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(well / "file"))
-    assert by_topic(doctor.compilation_cache())["compilation cache"].state == "note"
+    assert by_topic(doctor_checks.compilation_cache())["compilation cache"].state == "note"
 
 
 def test_no_home(well, monkeypatch):
@@ -135,7 +139,7 @@ def test_no_home(well, monkeypatch):
 
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", homeless)
-    found = by_topic(doctor.examine())
+    found = by_topic(doctor_checks.examine())
     assert found["compilation cache"].state == found["data"].state == "broken"
     assert "set XDG_CACHE_HOME" in found["data"].advice
     with pytest.raises(ConfigError, match="no home folder"):
@@ -146,28 +150,28 @@ def test_which_data_are_there(well):
     (well / "data" / "cifar-10-batches-py").mkdir(parents=True)
     (well / "data" / "mnist").mkdir()
     (well / "data" / "mnist" / "train-images-idx3-ubyte.gz").touch()
-    (found,) = doctor.data_files(well / "data")
+    (found,) = doctor_checks.data_files(well / "data")
     there, lacking = found.text.split("; not found: ")
     assert "cifar10 (" in there
     assert "mnist (" in there
     assert lacking == "cifar100, svhn, fashion_mnist, imagenet"
-    assert by_topic(doctor.data_files(well / "nowhere"))["data"].state == "broken"
+    assert by_topic(doctor_checks.data_files(well / "nowhere"))["data"].state == "broken"
 
 
 def test_missing_and_mismatched_packages(monkeypatch):
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "grain" else "1")
-    assert doctor.versions()[0].state == "broken"
-    assert "grain" in doctor.versions()[0].advice
-    monkeypatch.setattr(doctor, "_version", lambda name: "2" if name == "jax" else "1")
-    assert "jaxlib==2" in doctor.versions()[0].advice
-    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "optuna" else "1")
-    assert [finding.state for finding in doctor.versions()] == ["fine", "note"]
+    monkeypatch.setattr(doctor_checks, "_version", lambda name: None if name == "grain" else "1")
+    assert doctor_checks.versions()[0].state == "broken"
+    assert "grain" in doctor_checks.versions()[0].advice
+    monkeypatch.setattr(doctor_checks, "_version", lambda name: "2" if name == "jax" else "1")
+    assert "jaxlib==2" in doctor_checks.versions()[0].advice
+    monkeypatch.setattr(doctor_checks, "_version", lambda name: None if name == "optuna" else "1")
+    assert [finding.state for finding in doctor_checks.versions()] == ["fine", "note"]
 
 
 def test_little_room_is_said(well, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 10**6))
-    monkeypatch.setattr(doctor, "memory", lambda: (10**9, 10**8))
-    found = by_topic(doctor.examine())
+    monkeypatch.setattr(doctor_checks, "memory", lambda: (10**9, 10**8))
+    found = by_topic(doctor_checks.examine())
     assert found["disk"].state == found["machine"].state == "note"
 
 
@@ -177,16 +181,16 @@ def test_a_container_has_no_more_memory_than_it_may(monkeypatch):
         "/sys/fs/cgroup/memory.max": "20480\n",
         "/sys/fs/cgroup/memory.current": "10240\n",
     }
-    monkeypatch.setattr(doctor, "_text", lambda path: texts.get(path, ""))
-    assert doctor.memory() == (20480, 10240)
+    monkeypatch.setattr(doctor_checks, "_text", lambda path: texts.get(path, ""))
+    assert doctor_checks.memory() == (20480, 10240)
     texts["/sys/fs/cgroup/memory.max"] = "max\n"
-    assert doctor.memory() == (102400, 51200)
+    assert doctor_checks.memory() == (102400, 51200)
     texts.clear()
-    assert doctor.memory() == (None, None)
+    assert doctor_checks.memory() == (None, None)
 
 
 def test_the_table_keeps_brackets(well):
     out = io.StringIO()
-    Console(file=out, width=100).print(doctor.table([doctor.Finding("t", "note", "[x]", "[y]")]))
+    Console(file=out, width=100).print(doctor.table([doctor_checks.MachineFinding("t", "note", "[x]", "[y]")]))
     assert "[x]" in out.getvalue()
     assert "→ [y]" in out.getvalue()

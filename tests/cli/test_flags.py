@@ -26,7 +26,10 @@ LETTERS = """ Unrecognized options
 """
 
 
-@pytest.mark.parametrize("box", [LINES, LETTERS])
+DOUBLE = LINES.translate(str.maketrans("╭╮╰╯│─", "╔╗╚╝║═"))  # as a later tyro may draw it
+
+
+@pytest.mark.parametrize("box", [LINES, LETTERS, DOUBLE])
 def test_the_mistake_and_the_nearest_flag(box):
     assert sentence(box) == "Unrecognized options: --dataset, 3; did you mean --datasets?"
 

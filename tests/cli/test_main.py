@@ -2,6 +2,8 @@
 
 import errno
 import json
+import os
+import signal
 import subprocess
 import sys
 import tomllib
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from metapl import config as configs
+from metapl.cli import data
 from metapl.cli import main as cli
 
 LOOKING = ("plan", "runs", "doctor", "predict", "serve")  # verbs that make no folder
@@ -30,9 +33,50 @@ def run(capsys, *args: str) -> tuple[int, str, str]:
 def test_help_names_every_verb_with_a_sentence(capsys, args):
     code, out, _ = run(capsys, *args)
     assert code == 0
-    for verb, function in cli.VERBS.items():
-        assert f"  {verb} " in out
-        assert function.__doc__.splitlines()[0].split(":")[0] in " ".join(out.split())
+    for title, verbs in cli.GROUPS.items():
+        assert f"\n{title}:\n" in out
+        for name, verb in verbs.items():
+            assert f"  {name} " in out
+            assert verb.summary in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    "verb", [*(verb for group in cli.GROUPS.values() for verb in group.values()), *data.VERBS.values()]
+)
+def test_a_verbs_line_in_the_list_is_the_first_of_its_help(verb):
+    assert verb.load().__doc__.splitlines()[0] == verb.summary
+
+
+@pytest.mark.parametrize("words", [["--help"], ["data", "--help"], ["train", "--help"]])
+def test_lines_that_wrap_are_indented(capsys, monkeypatch, words):
+    monkeypatch.setenv("COLUMNS", "60")
+    _, out, _ = run(capsys, *words)
+    lines = out[: out.find("Presets")].splitlines()
+    commands = [line for line in lines if line.startswith("  metapl")]
+    assert all(len(line) <= 60 for line in lines if line not in commands and not line.startswith("usage:"))
+    if words == ["--help"]:
+        start = lines.index("  demo          Compare the methods on TwoMoon: table and")
+        assert lines[start + 1] == "                page in two minutes."
+
+
+def test_help_starts_fast_and_loads_neither_tyro_nor_jax():
+    code = (
+        "import sys; from metapl.cli.main import main; main(['-h']); sys.exit(bool({'tyro', 'jax'} & {*sys.modules}))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--help"], ["resume", "--help"], ["train", "--help"], ["runs", ".", "--json"]])
+def test_a_closed_pipe_is_no_error(tmp_path, words):
+    """As in `metapl resume --help | head`, when head has already gone."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [sys.executable, "-m", "metapl", *words]
+        done = subprocess.run(command, cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 @pytest.mark.parametrize("verb", cli.VERBS)

@@ -45,7 +45,7 @@ def visit(monkeypatch):
 def test_a_run_is_served_until_a_signal(run, visit, capsys):
     cli.main(["serve", str(run), "--port", "0", "--max-mb", "0.5"])
     said = capsys.readouterr().out
-    assert "Looked at 12 labelled pictures\nReady: http://127.0.0.1:" in said
+    assert "Loaded 12 labelled pictures\nReady: http://127.0.0.1:" in said
     assert said.endswith("SIGTERM: stopping\n")
     assert "Warning" not in said
     assert (visit["run"], visit["examples"], visit["max_bytes"]) == ("run", 12, 500_000)
@@ -60,7 +60,7 @@ def test_without_its_data_a_run_is_served_all_the_same_and_says_so(run, visit, c
     said = capsys.readouterr().out
     assert "Warning: other machines can reach this server" in said
     assert "No labelled examples will be shown: csv: there is no pictures.csv" in said
-    assert "not where they were" in visit["why_no_examples"]
+    assert "were moved or have changed" in visit["why_no_examples"]
     assert str(tmp_path) not in json.dumps(visit)  # where things lie on this machine is not everybody's business
 
 

@@ -89,8 +89,8 @@ def test_a_run_that_has_ended_is_shown_once(run, visit, capsys):
     cli.main(["watch", str(run)])
     said = capsys.readouterr().out
     assert said.startswith("Watching: http://127.0.0.1:")
-    assert "run crashed or was killed after 10 of 100 steps" in said
-    assert "There is nothing left to follow; the page is there for 60 s" in said
+    assert "run ended before its time, killed or with an error, after 10 of 100 steps" in said
+    assert "The runs have ended; the page is served for 60 s" in said
     assert "<h1>run: ended</h1>" in visit["page"]
 
 
@@ -105,8 +105,8 @@ def test_with_wait_a_run_may_come_later(tmp_path, visit, monkeypatch, capsys):
     visit["then"] = lambda: make(tmp_path / "late")
     cli.main(["watch", str(tmp_path / "late"), "--wait"])
     said = capsys.readouterr().out
-    assert "No run has begun there yet: waiting" in said
-    assert "late crashed or was killed" in said
+    assert "No run has started there yet: waiting" in said
+    assert "late ended before its time" in said
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 import metapl
 from metapl import config as configs
 from metapl import data
-from metapl.cli import train as run_cli
+from metapl.cli.resume import resume as resume_verb
 from metapl.runs import checkpoint, run_folder
 from metapl.runs.resume import resume_run
 from metapl.runs.run_folder import claim
@@ -410,7 +410,7 @@ def test_where_the_work_cannot_be_shared_as_before_a_sentence_says_how(place, co
 
 def test_a_model_axis_without_its_mode_is_refused(copy):
     with pytest.raises(ConfigError, match="mode 'hybrid' goes with a model above 1, got 'auto' and 4"):
-        run_cli.resume([str(copy), "--model", "4"])
+        resume_verb([str(copy), "--model", "4"])
 
 
 def test_edited_settings_are_refused(place, copy):

@@ -111,7 +111,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path, text, words):
     ("name", "parameter", "words"),
     [
         ("stages.0.method.optimizer.learningrate", Parameter("log", 0.1, 1), "did you mean 'learning_rate'?"),
-        ("stages.3.steps", Parameter("int", 1, 2), "stages.3 is none of the 1 there are"),
+        ("stages.3.steps", Parameter("int", 1, 2), "stages.3 does not exist: there are 1"),
         ("stages.0.steps", Parameter("float", 1.0, 2.0), "stages.0.steps takes a whole number, got 1.0"),
         ("stages.0.method.label_smoothing", Parameter("float", 0.0, 1.0), "takes a number below 1, got 1.0"),
         ("stages.0.method.optimizer.rule", Parameter("choice", values=("sgd", "adam")), "got 'adam'"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 import tyro
 
+from metapl.cli import data
 from metapl.cli import main as cli
 
 from .pages import Command, commands
@@ -69,7 +70,7 @@ def test_the_commands_of_a_page_are_valid(page, give):
 def _mentioned(command: Command, give: Callable[[list[str]], str]) -> str:
     """Words in a sentence: the verb must exist, and flags, if there are any, must be valid."""
     verb, *rest = command.words
-    if verb not in cli.VERBS or (verb == "data" and rest and rest[0] not in cli.data_verbs()):
+    if verb not in cli.VERBS or (verb == "data" and rest and rest[0] not in data.VERBS):
         return "there is no such verb"
     return give(command.words) if any(word.startswith("--") for word in rest) else ""
 

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from metapl.cli import data
 from metapl.cli import main as cli
 
 from .pages import ROOT
@@ -86,7 +87,7 @@ def test_every_equation_has_its_line(pages):
 
 def test_the_command_lines_reference_has_every_verb_and_flag(pages):
     text = html.unescape(pages["cli.html"])
-    for verb in [*(name for name in cli.VERBS if name != "data"), *(f"data {name}" for name in cli.data_verbs())]:
+    for verb in [*(name for name in cli.VERBS if name != "data"), *(f"data {name}" for name in data.VERBS)]:
         assert f'id="metapl-{verb.replace(" ", "-")}"' in text
     for flag in ("--budget STR", "--stages.0.method.feedback.estimator", "--per-class INT", "--onnx / --no-onnx"):
         assert flag in text, flag

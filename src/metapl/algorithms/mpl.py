@@ -112,7 +112,7 @@ class MPL(MethodConfig):
     """Of the teacher's own loss on labelled examples; its pseudo labels are then those of classes of equal size."""
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if self.consistency.labeled_cap != "none" and (self.mixup or not self.consistency.weight):
             raise ValueError("consistency.labeled_cap needs a consistency.weight above 0, and a mixup of 0")
         feedbacks.refuse_wrong_labels(self.feedback, self.labels)

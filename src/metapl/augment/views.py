@@ -58,7 +58,7 @@ class Augmentation:
     strong: RandAugment = RandAugment()
 
     def check(self) -> None:
-        """Refuse what no single field can."""
+        """Check fields against each other."""
         if len(self.mean) != len(self.std):
             raise ValueError(f"mean and std take as many numbers each, got {len(self.mean)} and {len(self.std)}")
         if not all(std > 0 for std in self.std):

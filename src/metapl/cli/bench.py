@@ -1,64 +1,73 @@
-"""The command line's side: from words and flags to a table and a file."""
+"""`metapl bench`."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from metapl.bench import report as reports
-from metapl.bench import settings
-from metapl.bench.benchmark import Say, benchmark
-from metapl.cli.flags import dedent, parse
+from metapl.bench import run, settings
+from metapl.cli.flags import asks_for_help, parse, split_words
+from metapl.cli.verbs import print_help
 from metapl.schema import validate
 from metapl.system import runtime
 from metapl.system.folders import claim, next_free
+from metapl.system.terminal import Terminal, say, sayer
 
 
-def bench(args: Sequence[str], verb: Callable[..., None]) -> None:
-    """Read the words before the first flag, then the flags; measure; print the table and write bench.json."""
-    first_flag = next((i for i, arg in enumerate(args) if arg.startswith("-")), len(args))
-    words, rest = args[:first_flag], args[first_flag:]
-    if not words and any(arg in ("-h", "--help") for arg in rest):
-        Console().print(_help(verb), highlight=False, markup=False, soft_wrap=True)
+@dataclass(frozen=True)
+class BenchFlags:
+    """What to measure, and where the numbers go."""
+
+    bench: Annotated[settings.Bench, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """Folder for bench.json: new or empty. Default: runs/bench, or the next free name after it."""
+
+
+def bench(args: Sequence[str]) -> None:
+    """Measure the speed of training and inference, and the memory.
+
+    The first word is the name of a network or a preset, or the path of a TOML file; a second word may name another
+    method. The pictures are noise. Prints a table and writes bench.json; docs/speed.md explains the columns.
+
+    Examples:
+      metapl bench wide_resnet --batch 64 128
+      metapl bench wide_resnet mpl --batch 16 --unlabeled-batch 112 --no-starts
+      metapl bench two_moons_mpl --help     lists the settings, with the preset's values
+    """
+    words, rest = split_words(args)
+    if not words and asks_for_help(rest):
+        usage = "metapl bench NETWORK_OR_PRESET_OR_TOML [METHOD] [--out FOLDER] [--SETTING VALUE …]"
+        print_help(usage, bench, _choices())
         return
-
-    @dataclass(frozen=True)
-    class Flags:
-        bench: Annotated[settings.Bench, tyro.conf.arg(name="")]
-        out: Path | None = None
-        """Folder for bench.json: new or empty. Default: runs/bench, or the next free name after it."""
-
-    flags = parse(Flags, f"metapl bench {' '.join(words)}", verb, rest, Flags(settings.choose(words)))
+    default = BenchFlags(settings.choose(words))
+    flags = parse(BenchFlags, f"metapl bench {' '.join(words)}", bench, rest, default)
     validate(flags)
     out = claim(flags.out or next_free(Path("runs/bench")))
     runtime.start()
-    console = Console()
-    with _progress(console) as say:
-        report = benchmark(flags.bench, say)
+    terminal = Terminal()
+    with _progress(terminal) as tell:
+        report = run.run(flags.bench, tell)
     (out / "bench.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-    console.print(*reports.tables(report), sep="\n")
-    console.print(f"wrote {out}/bench.json", highlight=False, markup=False, soft_wrap=True)
+    terminal.print(*reports.tables(report), sep="\n")
+    say(terminal, f"wrote {out}/bench.json")
 
 
 @contextmanager
-def _progress(console: Console) -> Iterator[Say]:
-    """A line that changes on a terminal, plain lines elsewhere."""
-    if not console.is_terminal:
-        yield lambda text: console.print(text, highlight=False, markup=False, soft_wrap=True)
+def _progress(terminal: Terminal) -> Iterator[Callable[[str], None]]:
+    """Give a function that shows progress: one line that changes on a terminal, plain lines elsewhere."""
+    if not terminal.is_terminal:
+        yield sayer(terminal)
         return
-    with console.status("starting") as status:
+    with terminal.status("starting") as status:
         yield status.update
 
 
-def _help(verb: Callable[..., None]) -> str:
-    """Without a network there are no settings to list, but there are networks and methods."""
-    rows: dict[str, Iterable[str]] = {"Networks": settings.NETWORKS, "Methods": settings.METHODS}
-    lines = ["usage: metapl bench NETWORK_OR_PRESET_OR_TOML [METHOD] [--out FOLDER] [--SETTING VALUE …]", ""]
-    lines += [dedent(verb.__doc__)]
-    lines += [f"{title}: {', '.join(names)}" for title, names in rows.items()]
-    return "\n".join([*lines, "Presets: metapl train --help lists them"])
+def _choices() -> str:
+    """Return the networks and methods, which stand where the flags would: these depend on the network."""
+    networks, methods = ", ".join(settings.NETWORKS), ", ".join(settings.METHODS)
+    return f"Networks: {networks}\nMethods: {methods}\nPresets: metapl train --help lists them"

@@ -1,17 +1,16 @@
-"""`metapl export`: its flags, and the folder that is whole or not there."""
+"""`metapl export`: writes a folder with all files, or none."""
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
+from metapl.cli import data_folders
 from metapl.cli.flags import parse
-from metapl.data.reading.files import Folders
 from metapl.evaluate import predictor
 from metapl.evaluate.predictor import Predictor
 from metapl.export import check
@@ -20,22 +19,23 @@ from metapl.export.formats import FORMATS, is_rough, plain
 from metapl.schema import ConfigError, validate
 from metapl.system import folders, runtime
 from metapl.system.disk import reason
+from metapl.system.terminal import Terminal, sayer
 
 
 @dataclass(frozen=True)
-class Flags:
-    """What to export, and where to."""
+class ExportFlags:
+    """What to export, and where the files go."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a finished run, or of metapl fit."""
     onnx: bool = False
-    """Write model.onnx, which onnxruntime and others run (pip install 'metapl[export]')."""
+    """Write model.onnx, for onnxruntime and other programs (pip install 'metapl[export]')."""
     stablehlo: bool = False
-    """Write model.stablehlo, which jax.export loads on CPUs, GPUs and TPUs."""
+    """Write model.stablehlo, for jax.export on CPUs, GPUs and TPUs."""
     safetensors: bool = False
-    """Write model.safetensors: the weights alone, with all notes."""
+    """Write model.safetensors: only the weights, with the network's settings as notes."""
     pictures: Annotated[Path | None, tyro.conf.arg(name="check")] = None
-    """A folder or file of pictures to check the export with. Default: the run's own, else noise."""
+    """A folder or file of pictures to check the export with. Default: the run's own pictures if found, else noise."""
     out: Path | None = None
     """Folder for the files: new or empty. Default: runs/export, or the next free name after it."""
     data_dir: Path | None = None
@@ -45,33 +45,42 @@ class Flags:
 
     @property
     def kinds(self) -> list[str]:
-        """The formats that were asked for."""
+        """The formats to write."""
         return [kind for kind in FORMATS if getattr(self, kind)]
 
 
-def export(args: Sequence[str], documented: Callable[..., None], places: Callable[[Path | None], Folders]) -> None:
-    """Write what was asked for, and say how near it is to the original."""
-    flags = parse(Flags, "metapl export", documented, args)
+def export(args: Sequence[str]) -> None:
+    """Write a run's network as ONNX, StableHLO or safetensors.
+
+    The files include the preprocessing of stored pictures and the temperature: bytes go in, probabilities come out, for
+    any batch size. Each file is read back and compared with the run on pictures; a file that differs is not kept. Also
+    writes model_card.md: classes, input, results, and code that runs the file.
+
+    Examples:
+      metapl export runs/mine --onnx --out exports/mine
+      metapl export runs/mine --onnx --stablehlo --safetensors --check photos
+    """
+    flags = parse(ExportFlags, "metapl export", export, args)
     validate(flags)
     if not flags.kinds:
-        raise ConfigError("export needs to know what to write: --onnx, --stablehlo, --safetensors, or several of them")
+        raise ConfigError("export needs a format: --onnx, --stablehlo, --safetensors, or several of them")
     runtime.start()
     loaded = predictor.load(flags.run, flags.seed)
-    asked = check.examples_for(loaded, loaded.run, flags.pictures, places(flags.data_dir))
-    new = flags.out or folders.next_free(Path("runs/export"))
-    there = new.exists()
-    out = folders.claim(new)
+    asked = check.examples_for(loaded, loaded.run, flags.pictures, data_folders.folders(flags.data_dir))
+    folder = flags.out or folders.next_free(Path("runs/export"))
+    existed = folder.exists()
+    out = folders.claim(folder)
     try:
-        exported = write(loaded, flags.kinds, asked, out)
+        exported = _write(loaded, flags.kinds, asked, out)
     except BaseException:
-        if not there:
-            out.rmdir()  # empty again: what was half done has been taken away
+        if not existed:
+            out.rmdir()  # empty again: unfinished files were in a temporary folder
         raise
-    say(exported, asked, out)
+    _say_what_was_written(exported, asked, out)
 
 
-def write(loaded: Predictor, kinds: Sequence[str], asked: check.Asked, out: Path) -> list[Exported]:
-    """Write the files beside the folder's place, check them, and move them there when all are right."""
+def _write(loaded: Predictor, kinds: Sequence[str], asked: check.Asked, out: Path) -> list[Exported]:
+    """Write the files into a temporary folder, check them, and move them to `out` when all are right."""
     with tempfile.TemporaryDirectory(prefix=".metapl-", dir=out) as scratch:
         place = Path(scratch)
         try:
@@ -94,10 +103,9 @@ def _write_one(loaded: Predictor, kind: str, asked: check.Asked, place: Path) ->
     return Exported(kind, file, difference)
 
 
-def say(exported: Sequence[Exported], asked: check.Asked, out: Path) -> None:
-    """Tell what was written and how it was checked."""
-    lines = [
-        f"{one.file}: largest difference {one.difference:.1e} on {len(asked.examples)} {asked.what}" for one in exported
-    ]
-    for line in [*lines, f"Wrote {out}: {', '.join(one.file for one in exported)}, model_card.md and classes.json"]:
-        Console().print(line, highlight=False, markup=False, soft_wrap=True)
+def _say_what_was_written(exported: Sequence[Exported], asked: check.Asked, out: Path) -> None:
+    """Say what was written and how it was checked."""
+    tell = sayer(Terminal())
+    for each in exported:
+        tell(f"{each.file}: largest difference {each.difference:.1e} on {len(asked.examples)} {asked.what}")
+    tell(f"Wrote {out}: {', '.join(each.file for each in exported)}, model_card.md and classes.json")

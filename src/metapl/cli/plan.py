@@ -1,62 +1,84 @@
-"""The command line's side: from a preset and flags to a table or JSON."""
+"""`metapl plan`."""
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from annotated_types import Ge
-from rich.console import Console
 
 from metapl import config as configs
-from metapl.cli.flags import dedent, parse
-from metapl.plan import estimate, example_shape
+from metapl.cli.flags import asks_for_help, parse
+from metapl.cli.verbs import print_help
+from metapl.plan import examples, run
 from metapl.plan import report as reports
 from metapl.plan.progress import progress
 from metapl.plan.target import Target, machine
 from metapl.schema import ConfigError, validate
 from metapl.system import runtime
+from metapl.system.terminal import Terminal, say
 
 
-def plan(args: Sequence[str], verb: Callable[..., None]) -> None:
-    """Read the preset, then the flags; compile; print."""
+@dataclass(frozen=True)
+class PlanFlags:
+    """A run's settings, and the hardware to plan it for."""
+
+    config: Annotated[configs.Config, tyro.conf.arg(name="")]
+    target: Annotated[Target, tyro.conf.arg(name="")] = Target()
+    stage: Annotated[int, Ge(0)] = 0
+    """Plan the step of this stage; the first stage is 0."""
+    classes: Annotated[int, Ge(0)] = 0
+    """Number of classes, for sources that learn it from their files; 0: as the source says."""
+    size: Annotated[int, Ge(0)] = 0
+    """Side of the stored pictures in pixels, for sources that learn it from their files; 0: as the source says."""
+    json: bool = False
+    """Print JSON instead of the table."""
+
+    def check(self) -> None:
+        """Check that the stage exists."""
+        if self.stage >= len(self.config.stages):
+            raise ValueError(f"--stage {self.stage}: the stages are 0 to {len(self.config.stages) - 1}")
+
+
+def plan(args: Sequence[str]) -> None:
+    """Plan a run for hardware you don't have: memory and time.
+
+    Compiles the whole training step of a stage (views of a batch, teacher, student, feedback, optimizers, averages)
+    from shapes alone, for a TPU slice or for simulated devices on this CPU. Says what each device holds, computes and
+    sends (collectives), the least time that a step takes, and whether it fits; if not, what to change. Needs no data,
+    TPU or GPU. Every setting is also a flag: --parallel.model, --model.remat, --stages.0.microbatches, …
+
+    Exit code 0: it fits; 1: it does not. docs/scale.md explains the rows.
+
+    Examples:
+      metapl plan digits_mpl_small --devices 8
+      metapl plan cifar10_4k_mpl --devices 8 --chip a100 --json
+      metapl plan efficientnet_l2_mpl --topology v3:32x32      as in the paper, in minutes (pip install 'metapl[tpu]')
+      metapl plan resnet50_imagenet_mpl --topology v3:16x16 --parallel.mode data --help      lists all settings
+    """
+    if asks_for_help(args) and args[0].startswith("-"):
+        print_help("metapl plan PRESET_OR_TOML --topology v3:32x32 | --devices 8 [--json] [--SETTING VALUE …]", plan)
+        return
     if not args or args[0].startswith("-"):
-        if any(arg in ("-h", "--help") for arg in args):
-            usage = "usage: metapl plan PRESET_OR_TOML --topology v3:32x32 | --devices 8 [--json] [--SETTING VALUE …]\n"
-            Console().print(usage, dedent(verb.__doc__), highlight=False, markup=False, soft_wrap=True, sep="\n")
-            return
         raise ConfigError("plan needs a preset or a TOML file first; metapl train --help lists the presets")
-
-    @dataclass(frozen=True)
-    class Flags:
-        config: Annotated[configs.Config, tyro.conf.arg(name="")]
-        target: Annotated[Target, tyro.conf.arg(name="")] = Target()
-        stage: Annotated[int, Ge(0)] = 0
-        """Which stage's step; the first one is 0."""
-        classes: Annotated[int, Ge(0)] = 0
-        """How many classes the data have, where the source does not say; 0: as it says."""
-        size: Annotated[int, Ge(0)] = 0
-        """Side of the stored pictures in pixels, where the source does not say; 0: as it says."""
-        json: bool = False
-        """Print JSON instead of the table."""
-
-    flags = parse(Flags, f"metapl plan {args[0]}", verb, args[1:], Flags(configs.load(args[0])))
+    flags = parse(PlanFlags, f"metapl plan {args[0]}", plan, args[1:], PlanFlags(configs.load(args[0])))
     validate(flags)
-    if flags.stage >= len(flags.config.stages):
-        raise ConfigError(f"--stage {flags.stage}: the stages are 0 to {len(flags.config.stages) - 1}")
-    shown = example_shape.of(flags.config, flags.classes, flags.size)
+    shown = examples.of(flags.config, flags.classes, flags.size)
     runtime.start(keep_programs=False)
-    with progress(Console(stderr=True)) as say:
-        report = estimate.plan(flags.config, flags.stage, shown, machine(flags.target), say)
-    report = {"preset": args[0], "topology": flags.target.topology or None, **report}
-    console = Console()
-    if flags.json:
-        console.print(json.dumps(report, indent=2), highlight=False, markup=False, soft_wrap=True)
-    else:
-        console.print(reports.table(report))
-        for sentence in reports.sentences(report):
-            console.print(sentence, highlight=False, markup=False, soft_wrap=True)
+    with progress(Terminal(stderr=True)) as tell:
+        report = run.plan(flags.config, flags.stage, shown, machine(flags.target), tell)
+    _show({"preset": args[0], "topology": flags.target.topology or None, **report}, flags.json)
     if not report["fits"]:
         sys.exit(1)
+
+
+def _show(report: dict[str, Any], as_json: bool) -> None:
+    terminal = Terminal()
+    if as_json:
+        say(terminal, json.dumps(report, indent=2))
+        return
+    terminal.print(reports.table(report))
+    for sentence in reports.sentences(report):
+        say(terminal, sentence)

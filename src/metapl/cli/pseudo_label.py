@@ -1,12 +1,11 @@
-"""`metapl pseudo-label`: its flags, and what it says at its end."""
+"""`metapl pseudo-label`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
 from metapl.cli.flags import parse
 from metapl.evaluate import predictor
@@ -15,38 +14,45 @@ from metapl.predict.pseudo_labels import label_pictures
 from metapl.schema import ConfigError, validate
 from metapl.system import runtime
 from metapl.system.disk import reason
+from metapl.system.terminal import Terminal, sayer
 
 
 @dataclass(frozen=True)
-class Flags:
-    """The run that predicts, the pictures, and the file to write."""
+class PseudoLabelFlags:
+    """Which run predicts, which pictures, and where the probabilities go."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a finished run, or of metapl fit."""
     pictures: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="DIR")]
-    """The folder of pictures. If it has subfolders labeled and unlabeled, the pictures in unlabeled are taken."""
+    """The folder of pictures; of a folder with labeled/ and unlabeled/ in it, unlabeled/ is read."""
     out: Path = Path("probabilities.npy")
-    """The file to write; its name ends with .npy. The same command continues a file that is not complete."""
+    """The file to write, whose name ends with .npy; the same command continues an unfinished one."""
     seed: int | None = None
     """The seed whose weights predict, if the run has several. Default: the first."""
 
     def check(self) -> None:
-        """Check fields against each other."""
+        """Check the name of the file."""
         if self.out.suffix != ".npy":
             raise ValueError(f"out takes a name that ends with .npy, got {self.out}")
 
 
-def pseudo_label(args: Sequence[str], documented: Callable[..., None]) -> None:
-    """Predict every picture of the folder, and say what to do with the predictions."""
-    flags = parse(Flags, "metapl pseudo-label", documented, args)
+def pseudo_label(args: Sequence[str]) -> None:
+    """Write a run's probabilities for a folder of pictures.
+
+    RUN is the folder of a finished run, or of metapl fit; DIR holds pictures at any depth. Writes a .npy of float16
+    [pictures, classes], a .txt with the path of each row, and, if pictures could not be read, a .errors.csv; their rows
+    are zeros. The same command continues if it was stopped or killed. Other files are never overwritten. metapl data
+    select reads the files.
+
+    Examples:
+      metapl pseudo-label runs/mine unlabeled --out probabilities.npy
+      metapl data select probabilities.npy --names probabilities.txt --per-class 500 --threshold 0.3
+    """
+    flags = parse(PseudoLabelFlags, "metapl pseudo-label", pseudo_label, args)
     validate(flags)
-    console = Console()
+    say = sayer(Terminal())
     runtime.start()
     loaded = predictor.load(flags.run, flags.seed)
-
-    def say(sentence: str) -> None:
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
     try:
         with counting() as advance:
             labeled = label_pictures(loaded, flags.pictures, flags.out, say, advance)

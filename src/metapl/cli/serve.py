@@ -1,4 +1,4 @@
-"""The command line's side: from a run's folder to an address that answers."""
+"""`metapl serve`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,58 +7,65 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from annotated_types import Ge, Gt, Le
-from rich.console import Console
 
+from metapl.cli.data_folders import folders
 from metapl.cli.flags import parse
 from metapl.data.reading.decode import DataError
 from metapl.schema import ConfigError, validate
+from metapl.system.terminal import Terminal, sayer
 
-if TYPE_CHECKING:  # none of them is waited for before the flags are read
+if TYPE_CHECKING:  # imported after the flags are read: --help must not wait for them
     from metapl.evaluate.predictor import Predictor
     from metapl.web.serve.examples import LabeledExamples
     from metapl.web.serve.network import ServedNetwork
 
-NOT_WANTED = "metapl serve was told to show none (--examples 0)."
-NOT_THERE = "the pictures that the network was trained with are not where they were, or have changed."
+NOT_WANTED = "metapl serve was started with --examples 0."
+NOT_THERE = "the pictures that the network was trained with were moved or have changed."
 
 
 @dataclass(frozen=True)
-class Flags:
-    """What `metapl serve` takes."""
+class ServeFlags:
+    """Which run, and how to serve it."""
 
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """The folder of a run."""
+    """The folder of a finished run, or of metapl fit."""
     host: str = "127.0.0.1"
-    """Address to serve on. Any other than the default lets other machines in: there is no password."""
+    """Address to serve on. Other addresses than the default let other machines in: there is no password."""
     port: Annotated[int, Ge(0), Le(65535)] = 8765
-    """0 takes any port that is free; the address is printed."""
+    """Port to serve on; 0: any free port. The address is printed."""
     max_mb: Annotated[float, Gt(0), Le(1000)] = 20.0
-    """Largest picture that is taken, in megabytes."""
+    """Largest picture that is accepted, in megabytes."""
     examples: Annotated[int, Ge(0)] = 1000
-    """Labelled pictures among which the nearest are looked for, as many of each class; 0: none are shown."""
+    """Search the nearest examples among this many labelled pictures, equally many of each class; 0: show none."""
     data_dir: Path | None = None
     """Where the run's data files are, if they were moved. Default: where the run found them."""
 
 
-def serve(args: Sequence[str], verb: Callable[..., None]) -> None:
-    """Load, compile, listen, and stop when asked to."""
-    flags = parse(Flags, "metapl serve", verb, args)
+def serve(args: Sequence[str]) -> None:
+    """Serve a page that predicts the class of a dropped picture.
+
+    RUN is the folder of a finished run. The page shows a picture's classes and the nearest labelled examples. The page
+    and its JSON endpoint are for this machine only, unless --host says otherwise; pictures are not kept. Ctrl-C stops.
+    docs/own_pictures.md explains the endpoint.
+
+    Examples:
+      metapl serve runs/mine
+      metapl serve runs/mine --port 0 --max-mb 5
+      curl --data-binary @cat.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8765/api/predict
+    """
+    flags = parse(ServeFlags, "metapl serve", serve, args)
     validate(flags)
 
     from metapl.system import runtime
     from metapl.web.guard import is_loopback
     from metapl.web.server import Limits, Server, signals
 
-    console = Console()
-
-    def say(sentence: str) -> None:
-        console.print(sentence, highlight=False, markup=False, soft_wrap=True)
-
+    say = sayer(Terminal())
     runtime.start()
     server = Server(flags.host, flags.port, Limits(max_bytes=round(flags.max_mb * 1e6)))
     try:
         if not is_loopback(flags.host):
-            say("Warning: other machines can reach this server, and there is no password; anyone there can ask it.")
+            say("Warning: other machines can reach this server, and there is no password; anyone there can use it.")
         served = prepare(flags, say)
         with signals() as wait:
             server.start(served)
@@ -69,7 +76,7 @@ def serve(args: Sequence[str], verb: Callable[..., None]) -> None:
         server.server_close()
 
 
-def prepare(flags: Flags, say: Callable[[str], None]) -> "ServedNetwork":
+def prepare(flags: ServeFlags, say: Callable[[str], None]) -> "ServedNetwork":
     """Load the network and its labelled pictures, and compile."""
     from metapl.evaluate import predictor as predictors
     from metapl.web.serve.network import ServedNetwork, facts
@@ -85,13 +92,12 @@ def prepare(flags: Flags, say: Callable[[str], None]) -> "ServedNetwork":
 
 
 def find_examples(
-    flags: Flags, predictor: "Predictor", run: Path, say: Callable[[str], None]
+    flags: ServeFlags, predictor: "Predictor", run: Path, say: Callable[[str], None]
 ) -> tuple["LabeledExamples | None", str]:
-    """The run's labelled pictures, or else why there are none: answers do not depend on them.
+    """Return the run's labelled pictures, or why there are none; predictions do not need them.
 
-    The page says it in general words; what is said here names paths, which are not everybody's business.
+    The page says it in general words: the sentence in the terminal names paths, which visitors should not see.
     """
-    from metapl.cli.data import folders
     from metapl.web.serve.examples import collect
 
     places = folders(flags.data_dir)
@@ -102,5 +108,5 @@ def find_examples(
     except DataError as error:
         say(f"No labelled examples will be shown: {error}")
         return None, NOT_THERE
-    say(f"Looked at {len(examples):,} labelled pictures")
+    say(f"Loaded {len(examples):,} labelled pictures")
     return examples, ""

@@ -1,6 +1,7 @@
-"""One tiny training step of MPL, in a process of its own: `python -m metapl.cli.smoke` prints what came of it as JSON.
+"""One tiny training step of MPL: `python -m metapl.cli.smoke` prints its result as JSON.
 
-XLA ends its process where it cannot read its flags, and a broken driver may crash: whoever asks stays alive.
+`metapl doctor` runs it in a process of its own: XLA kills its process if it cannot read its flags, and a broken driver
+may crash.
 """
 
 import json
@@ -13,7 +14,7 @@ from metapl.system import runtime
 
 
 def smoke() -> dict[str, Any]:
-    """Compile one step, do it twice from the same start, and compare the two, bit for bit."""
+    """Compile one step, run it twice from the same state, and compare the results bit for bit."""
     runtime.start()
     import jax
     import jax.numpy as jnp

@@ -1,43 +1,55 @@
-"""The command line's side: from words and flags to a sweep."""
+"""`metapl sweep`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 from annotated_types import Ge
-from rich.console import Console
 
-from metapl.cli.data import folders
-from metapl.cli.flags import parse
+from metapl.cli.data_folders import folders
+from metapl.cli.flags import parse, split_words
 from metapl.schema import ConfigError, validate
 from metapl.sweep.settings import Budget, read_settings, validation_size
 from metapl.system.folders import claim, next_free
+from metapl.system.terminal import Terminal, say
 
 DATABASE = "sweep.db"
 
 
-def sweep(args: Sequence[str], verb: Callable[..., None]) -> None:
-    """Read the presets before the first flag, then the flags; do the trials; print the table."""
-    first_flag = next((i for i, arg in enumerate(args) if arg.startswith("-")), len(args))
-    words, rest = args[:first_flag], args[first_flag:]
+@dataclass(frozen=True)
+class SweepFlags:
+    """How much to try, where, and where the results go."""
 
-    @dataclass(frozen=True)
-    class Flags:
-        budget: Annotated[Budget, tyro.conf.arg(name="")] = Budget()
-        workers: Annotated[int, Ge(1)] = 1
-        """Processes that train at once, here; more machines join by the same command and a common --storage."""
-        space: Path | None = None
-        """TOML file with the ranges to search. Default: ours, which follow the paper's tables (docs/sweeps.md)."""
-        storage: str = ""
-        """Database of the trials: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME. Default: a file in --out."""
-        data_dir: Path | None = None
-        """Where data files are, if the source has any. Default: the per-user cache."""
-        out: Path | None = None
-        """Folder of the sweep: new or empty, or that of this sweep, which then goes on. Default: runs/sweep."""
+    budget: Annotated[Budget, tyro.conf.arg(name="")] = Budget()
+    workers: Annotated[int, Ge(1)] = 1
+    """Processes on this machine that train at once; other machines join by the same command and a common --storage."""
+    space: Path | None = None
+    """TOML file with the ranges to search. Default: ours, which follow the paper's tables (docs/sweeps.md)."""
+    storage: str = ""
+    """Database of the trials: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME. Default: a file in --out."""
+    data_dir: Path | None = None
+    """Where data files are, if the source has any. Default: the per-user cache."""
+    out: Path | None = None
+    """Folder of the sweep: new or empty, or that of a sweep to continue. Default: runs/sweep."""
 
-    flags = parse(Flags, "metapl sweep PRESET_OR_TOML …", verb, rest, Flags())
+
+def sweep(args: Sequence[str]) -> None:
+    """Tune methods fairly: equal trials, judged on validation data.
+
+    The first words are presets or TOML files, one for each method. Every method gets the same number of trials, of at
+    most so many steps each; test data are never used. The same command continues a sweep that was stopped. Several
+    processes share the work (--workers, or several machines with a common --storage). Prints a table, and writes
+    trials.csv, sweep.json, importance.svg and best-METHOD.toml, which metapl train takes. docs/sweeps.md explains more.
+
+    Examples:
+      metapl sweep digits_uda_small digits_mpl_small --trials 20 --max-steps 1000 --validate-on 40 --out sweeps/digits
+      metapl sweep my_uda.toml my_mpl.toml --workers 2 --space my_ranges.toml --out sweeps/mine
+      metapl sweep my_mpl.toml --storage postgresql://me@server/sweeps --out sweeps/mine
+    """
+    words, rest = split_words(args)
+    flags = parse(SweepFlags, "metapl sweep PRESET_OR_TOML …", sweep, rest, SweepFlags())
     if not words:
         raise ConfigError("sweep needs presets or TOML files first; metapl train --help lists the presets")
     validate(flags)
@@ -50,16 +62,16 @@ def sweep(args: Sequence[str], verb: Callable[..., None]) -> None:
 
     validation = validation_size(settings)
     if flags.storage:
-        store.connect(flags.storage)  # before a folder is made for nothing
+        store.connect(flags.storage)  # a wrong address must fail before a folder is made
     out = _folder(flags.out)
     url = flags.storage or f"sqlite:///{out / DATABASE}"
-    console = Console()
-    report = coordinator.sweep(settings, out.name, url, flags.workers, out, console, validation)
-    console.print(f"wrote {report}", highlight=False, markup=False, soft_wrap=True)
+    terminal = Terminal()
+    report = coordinator.sweep(settings, out.name, url, flags.workers, out, terminal, validation)
+    say(terminal, f"wrote {report}")
 
 
 def _folder(out: Path | None) -> Path:
-    """A new folder, or that of a sweep, to go on with."""
+    """Return a new folder, or that of a sweep to continue."""
     if out is None:
         return claim(next_free(Path("runs/sweep")))
     if (out / DATABASE).is_file() or (out / "workers").is_dir():

@@ -46,8 +46,12 @@ def _by_name(text: str) -> PictureConfig | None:
 
 
 def open_source(text: str, folders: Folders) -> Source:
+    """Read the source that a person calls `text`."""
+    return open_settings(settings_of(text), folders)
+
+
+def open_settings(config: PictureConfig, folders: Folders) -> Source:
     """Read the source; of a split, the parts are its roles: labeled, unlabeled, val and test."""
-    config = settings_of(text)
     if config.split == "given":
         return pictures.read(config, folders)
     return roles(pictures.load(config, folders))

@@ -13,7 +13,6 @@ model.json      which run to use, and its temperature   (written last: a folder 
 import dataclasses
 import json
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from metapl.system.disk import UNFINISHED, explaining_disk_errors, write_atomica
 from metapl.system.folders import claim, next_free
 from metapl.system.lock import locked
 from metapl.system.signals import Stopped
+from metapl.system.terminal import sayer
 from metapl.types import ModelConfig
 
 ASKED, DATA, PLAN, VERDICT, MODEL = "fit.json", "data.json", "plan.json", "verdict.json", "model.json"
@@ -64,7 +64,7 @@ def usual_folder(data: str, request: Request) -> Path:
 
 def fit(data: str, request: Request, out: Path, console: Console) -> None:
     """Begin, or go on with, a fit in the folder `out`."""
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     started = time.monotonic()
     if (out / MODEL).is_file():
         _check_request(out, data, request)
@@ -84,7 +84,7 @@ def fit(data: str, request: Request, out: Path, console: Console) -> None:
 
 
 def _work(data: str, request: Request, out: Path, console: Console, begun: bool, started: float) -> None:
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     if not begun:  # what is refused leaves an empty folder behind
         if request.init_from:
             start_from.recognise(request.init_from)
@@ -118,7 +118,7 @@ def _work(data: str, request: Request, out: Path, console: Console, begun: bool,
 
 def _train(out: Path, config: Config, console: Console) -> None:
     """Take a run to its end, wherever it is."""
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     if (out / run_folder.RESULT).is_file():
         say(f"{out.name} is trained already")
     elif (out / run_folder.CONFIG).is_file():

@@ -29,7 +29,7 @@ class MLP(ModelConfig):
     """Weights and biases start uniform between minus this and this."""
 
     def check(self) -> None:
-        """Say what no single field can."""
+        """Check that every layer has units."""
         if min(self.hidden) < 1:
             raise ValueError(f"hidden takes whole numbers of at least 1, got {self.hidden!r}")
 

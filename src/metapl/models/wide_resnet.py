@@ -50,7 +50,7 @@ class WideResNet(ModelConfig):
     CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
     def check(self) -> None:
-        """Say what no single field can."""
+        """Check that the depth is 6n + 4."""
         if self.depth % 6 != 4:
             raise ValueError(f"depth takes 6n + 4 (10, 16, 22, 28, 34, 40, …), got {self.depth}")
 

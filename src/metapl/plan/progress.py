@@ -11,6 +11,7 @@ from rich.console import Console
 from metapl.plan.estimate import Say
 from metapl.plan.report import amount, duration
 from metapl.system import runtime
+from metapl.system.terminal import say
 
 EVERY_S = 30.0  # between two lines, if there is no terminal
 CHECK_S = 0.5
@@ -37,9 +38,9 @@ def progress(console: Console) -> Iterator[Say]:
                 status.update(line())
             elif time.perf_counter() - printed > EVERY_S:
                 printed = time.perf_counter()
-                console.print(line(), highlight=False, markup=False, soft_wrap=True)
+                say(console, line())
 
-    def say(text: str) -> None:
+    def note(text: str) -> None:
         doing[0] = text
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -47,7 +48,7 @@ def progress(console: Console) -> Iterator[Say]:
     if status:
         status.start()
     try:
-        yield say
+        yield note
     finally:
         done.set()
         watcher.join()
@@ -57,12 +58,10 @@ def progress(console: Console) -> Iterator[Say]:
 
 def _give_up(console: Console) -> None:
     """End the process at once: the compiler cannot be interrupted."""
-    console.print(
+    say(
+        console,
         f"metapl: the compiler needs more than this machine's {amount(runtime.memory_bytes())}; --model.scan makes the "
         "program smaller, or plan a smaller batch or network",
         style="red",
-        highlight=False,
-        markup=False,
-        soft_wrap=True,
     )
     os._exit(2)

@@ -22,6 +22,7 @@ from metapl.schema import to_dict
 from metapl.system import processes
 from metapl.system.disk import explaining_disk_errors, write_atomically
 from metapl.system.sharding import to_host
+from metapl.system.terminal import say
 from metapl.train.loop import Trained
 from metapl.weights import Example, save
 
@@ -43,7 +44,7 @@ def write_result(
     console.print(results.table(summary))
     accuracy = results.percent(summary["final"]["accuracy"])
     wrote = f"accuracy {accuracy} after {result['steps']:,} steps; wrote {out}"
-    console.print(wrote, highlight=False, markup=False, soft_wrap=True)
+    say(console, wrote)
 
 
 def method_name(config: Config) -> str:

@@ -22,6 +22,7 @@ from metapl.schema import ConfigError, to_dict
 from metapl.system import processes
 from metapl.system.lock import locked
 from metapl.system.sharding import Parallel, ShareError
+from metapl.system.terminal import sayer
 from metapl.train import stored_predictions
 from metapl.train.groups import groups
 from metapl.train.loop import Resumed, predictions_stem
@@ -35,7 +36,7 @@ def resume_run(out: Path, folders: Folders | None, console: Console, parallel: P
 
     `folders` are where its data are now; None: where the run found them. `parallel` shares the work in another way.
     """
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     processes.check_visible(out)
     settings, differences = run_folder.read(out)
     if parallel is not None:

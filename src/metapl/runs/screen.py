@@ -10,6 +10,7 @@ from rich.text import Text
 
 from metapl.runs.status import Status, sentence, shorten
 from metapl.scores import FINITE
+from metapl.system.terminal import sayer
 from metapl.types import Numbers
 
 PLAIN_LINE_EVERY_S = 10.0
@@ -79,8 +80,7 @@ def bars(console: Console) -> Iterator[Begin]:
 def lines(console: Console) -> Iterator[Begin]:
     """Print lines: the first report at once, to show that it works, then some seconds apart."""
 
-    def say(line: str) -> None:
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
 
     def begin(title: str, done: int, total: int, unit: str) -> Show:
         status, last = Status(time.monotonic(), done, total, unit), -PLAIN_LINE_EVERY_S

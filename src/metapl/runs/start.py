@@ -2,7 +2,6 @@
 
 import os
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -17,6 +16,7 @@ from metapl.runs.work import OpenRun, prepared, work
 from metapl.schema import ConfigError, to_dict
 from metapl.system import processes
 from metapl.system.lock import locked
+from metapl.system.terminal import sayer
 from metapl.train.groups import AtOnce, seeds_together
 
 
@@ -26,7 +26,7 @@ def start_run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out
         raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
     sinks.require(to_dict(config))
     numbers = list(range(config.seed, config.seed + seeds))
-    say = partial(console.print, highlight=False, markup=False, soft_wrap=True)
+    say = sayer(console)
     datasets = data.load(config.data, numbers, folders, say)
     if not len(datasets[0].test):
         raise ConfigError("the data have no test part, so the result could not be measured")

@@ -26,7 +26,7 @@ from metapl.runs.run_folder import RunSettings
 from metapl.runs.saver import Progress, Saver, steps_done
 from metapl.runs.sinks.series import Session
 from metapl.schema import to_dict
-from metapl.system import processes, signals
+from metapl.system import processes, signals, terminal
 from metapl.train.groups import groups
 from metapl.train.loop import Examine, Hooks, Resumed, Trained, train
 from metapl.train.program import Program, prepare
@@ -63,7 +63,7 @@ class OpenRun:
 
     def say(self, text: str, style: str | None = None) -> None:
         """Print a sentence to the terminal."""
-        self.console.print(text, style=style, highlight=False, markup=False, soft_wrap=True)
+        terminal.say(self.console, text, style)
 
     def warn(self, text: str) -> None:
         """Print a warning to the terminal."""

@@ -16,6 +16,7 @@ from metapl.sweep.settings import SweepSettings
 from metapl.sweep.store import MethodStudy
 from metapl.system import runtime
 from metapl.system.folders import next_free
+from metapl.system.terminal import say
 
 POLL_S = 0.5
 ORPHAN_S = 20  # a running trial that still names no worker after this time was left by one that died
@@ -45,7 +46,7 @@ def sweep(
     report.write(studies, settings, folder)
     console.print(report.table(summaries, validation))
     for remark in report.remarks(summaries, validation):
-        console.print(remark, highlight=False, markup=False, soft_wrap=True)
+        say(console, remark)
     return folder
 
 
@@ -120,4 +121,4 @@ def _print_new(console: Console, studies: list[MethodStudy], seen: set[tuple[str
                 value = trial.user_attrs.get("failure") or f"{100 * (trial.value or 0):.2f} %"
                 outcome = f"trial {trial.user_attrs['slot']}: {value}, {trial.user_attrs.get('seconds', 0)} s"
                 line = f"{study.method.name}, {outcome} ({len(seen)} of {total})"
-                console.print(line, highlight=False, markup=False, soft_wrap=True)
+                say(console, line)

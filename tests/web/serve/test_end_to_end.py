@@ -51,7 +51,7 @@ def server(browser, tmp_path):  # the browser first: without one nothing is trai
     (tmp_path / "run").mkdir()
     start_run(config, 1, "auto", [], tmp_path / "run", Console(file=io.StringIO()))
     server = Server("127.0.0.1", 0, Limits(stop_s=1))
-    server.start(verb.prepare(verb.Flags(tmp_path / "run"), lambda _: None))
+    server.start(verb.prepare(verb.ServeFlags(tmp_path / "run"), lambda _: None))
     yield server
     server.stop()
 

@@ -4,6 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from metapl.data.audit.audit import Audit, class_counts
+from metapl.system.terminal import say
 
 
 def show(found: Audit, console: Console) -> None:
@@ -11,10 +12,9 @@ def show(found: Audit, console: Console) -> None:
     console.print(_parts(found))
     for finding in sorted(found.findings, key=lambda finding: finding.severity != "problem"):
         style = "red" if finding.severity == "problem" else "yellow"
-        # Names of files may hold brackets, which are no markup.
-        console.print(f"{finding.severity}: {finding.text}", style=style, highlight=False, markup=False, soft_wrap=True)
+        say(console, f"{finding.severity}: {finding.text}", style)
     if not found.findings:
-        console.print("nothing to say against it", highlight=False)
+        say(console, "nothing to say against it")
 
 
 def _parts(found: Audit) -> Table:

@@ -40,7 +40,11 @@ def read(config: Svhn, folders: Folders) -> Source:
     wanted = ("train", "test", "extra") if config.extra else ("train", "test")
     paths = {part: files.find(folders, f"{part}_32x32.mat", f"svhn/{part}_32x32.mat") for part in wanted}
     if lacking := [f"{part}_32x32.mat" for part, path in paths.items() if path is None]:
-        hint = " (or set extra = false)" if lacking == ["extra_32x32.mat"] else ""
+        hint = (
+            " (or go without: --data.no-extra, extra = false under [data] in a file)"
+            if lacking == ["extra_32x32.mat"]
+            else ""
+        )
         raise files.missing(config.name, [" and no ".join(lacking) + hint], _PAGE, folders)
     parts = {part: _read_mat(path, part, config.verify) for part, path in paths.items() if path}
     return Source(parts, tuple("0123456789"))

@@ -30,7 +30,7 @@ class TwoMoons(SourceConfig):
     """Shift and scale each coordinate to mean 0 and standard deviation 1."""
 
     def check(self) -> None:
-        """Say what no single field can."""
+        """Check fields against each other."""
         if self.labels_per_class >= self.points_per_class:
             raise ValueError(
                 f"labels_per_class ({self.labels_per_class}) must be fewer than "

@@ -1,0 +1,48 @@
+"""`metapl fit`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from metapl.cli.flags import parse
+from metapl.fit.request import Request
+from metapl.schema import validate
+from metapl.system.terminal import Terminal
+
+
+@dataclass(frozen=True)
+class FitFlags:
+    """Which pictures, what to do with them, and where the results go."""
+
+    data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+    """A folder, a .csv or an .npz."""
+    request: Annotated[Request, tyro.conf.arg(name="")] = Request()
+    out: Path | None = None
+    """Folder for the results: new, empty, or of a fit to continue. Default: runs/fit, or the next free name."""
+
+
+def fit(args: Sequence[str]) -> None:
+    """Train on your own pictures: a folder in, a model out.
+
+    DATA is a folder (labeled/CLASS/…, unlabeled/…, and optionally val/CLASS/…, test/CLASS/…), a .csv or an .npz
+    (docs/data.md). Looks for bad files and copies, holds pictures out if there is no test part, chooses a network and a
+    number of steps for the time, trains a supervised baseline and Meta Pseudo Labels, calibrates, and writes a verdict:
+    how good both are, whether the unlabelled pictures helped or hurt, and what to label next. If a fit was stopped or
+    killed, the same command continues it. docs/own_pictures.md explains more.
+
+    Examples:
+      metapl fit ./my_pictures --out runs/mine
+      metapl fit pictures.csv --budget 2h --out runs/mine
+      metapl fit ./letters --no-mirror --init-from resnet18.safetensors --out runs/letters
+    """
+    flags = parse(FitFlags, "metapl fit", fit, args)
+    validate(flags)
+    from metapl.fit import run
+    from metapl.system import runtime
+
+    runtime.start()
+    out = flags.out or run.usual_folder(flags.data, flags.request)
+    run.fit(flags.data, flags.request, out, Terminal())
