@@ -136,7 +136,7 @@ def test_a_lock_of_another_machine_counts_while_it_is_held(tmp_path):
         ({"config__toml": "stages = [[["}, "config.toml cannot be read"),
         ({"config__toml": ""}, "config.toml is empty"),
         ({"result__json": '{"accuracy": 0.'}, "result.json cannot be read"),
-        ({"result__json": "[1]"}, "result.json is empty or no table"),
+        ({"result__json": "[1]"}, "result.json is empty or not a table"),
         ({"result__json": "[" * 100_000}, "result.json cannot be read"),
         ({"config__toml": "stages = " + "[" * 100_000}, "config.toml cannot be read"),
     ],

@@ -369,7 +369,7 @@ def test_a_full_disk_under_the_metrics_is_an_error_and_the_run_goes_on_later(pla
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_stops(place, number):
-    """The run is asked in its third piece of steps, which no setting would save after."""
+    """The run is asked in its third chunk of steps, which no setting would save after."""
     name, calls, between = f"stopped-{number}", [], Saver.between
 
     def asked(self: Saver, snapshot, flush) -> None:

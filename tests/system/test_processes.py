@@ -198,7 +198,7 @@ def test_a_full_disk_is_a_sentence_for_several_processes_too(monkeypatch):
 @pytest.mark.parametrize(
     ("cluster", "error", "says"),
     [
-        (Cluster(cluster="slurm"), KeyError("SLURM_JOB_ID"), "--cluster slurm does not find .*'SLURM_JOB_ID' is not"),
+        (Cluster(cluster="slurm"), KeyError("SLURM_JOB_ID"), "--cluster slurm finds no cluster .*'SLURM_JOB_ID' is not"),
         (Cluster(cluster="mpi4py"), ImportError("No module named 'mpi4py'"), "--cluster mpi4py .*No module named"),
         (Cluster(cluster="auto"), ValueError("no address"), r"\(no address\): start it as one \(srun"),
         (Cluster(2, 0, "127.0.0.1:1"), RuntimeError("in use\ntrace"), r"127.0.0.1:1: in use; is it .* port free"),
@@ -270,7 +270,7 @@ def test_what_process_0_misses_all_others_tell_of_with_the_same_exit_code(monkey
         with pytest.raises(SystemExit) as stop:
             watch._lost(2) if process == 0 else watch._check_others()
         assert stop.value.code == processes.LOST
-        assert "process 2 of 1 is lost, and nothing" in capsys.readouterr().err
+        assert "process 2 of 1 is lost, and the others" in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_seen_is_refused(tmp_path, monkeypatch):

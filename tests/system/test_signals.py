@@ -29,7 +29,7 @@ def test_a_signal_is_noted_and_answered(number):
         assert stop.signal == number
         os.kill(os.getpid(), signal.SIGTERM)  # again: it is being done
     assert len(said) == 1
-    assert said[0].startswith(f"{number.name}: stopping after the current piece")
+    assert said[0].startswith(f"{number.name}: stopping after the current chunk")
     assert ("again to end at once" in said[0]) == (number == signal.SIGINT)
     assert signal.getsignal(number) == before
 
