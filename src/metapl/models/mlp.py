@@ -24,12 +24,12 @@ class MLP(ModelConfig):
     hidden: Annotated[tuple[int, ...], MinLen(1)] = (8, 8)
     """Units of each hidden layer."""
     activation: Literal["sigmoid", "relu"] = "sigmoid"
-    """What each hidden layer applies."""
+    """Activation function of the hidden layers."""
     init_range: Annotated[float, Gt(0)] = 0.1
-    """Weights and biases start uniform between minus this and this."""
+    """Weights and biases start uniform between −init_range and init_range."""
 
     def check(self) -> None:
-        """Say what no single field can."""
+        """Check that every layer has units."""
         if min(self.hidden) < 1:
             raise ValueError(f"hidden takes whole numbers of at least 1, got {self.hidden!r}")
 
@@ -42,7 +42,7 @@ class Perceptron(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        del train  # no dropout, no batch statistics: both modes are one
+        del train  # no dropout, no batch statistics: both modes are the same
 
         def layer(units: int) -> nn.Dense:
             return nn.Dense(units, kernel_init=uniform, bias_init=uniform)
