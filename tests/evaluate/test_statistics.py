@@ -34,11 +34,14 @@ def test_intervals_hold_the_truth_about_19_times_in_20():
 
 
 @pytest.mark.parametrize(("right", "n"), [(0, 5), (5, 5), (3, 7), (90, 100)])
-def test_wilsons_interval_is_scipys(right, n):
-    found = wilson(right, n)
-    reference = stats.binomtest(right, n).proportion_ci(method="wilson")
-    assert (found.low, found.high) == pytest.approx((reference.low, reference.high))
-    assert found.low <= found.share <= found.high
+def test_the_ends_of_wilsons_interval_are_1_96_of_their_own_deviations_away(right, n):
+    """Wilson's score: the ends p solve |share − p| = z √(p (1 − p) / n)."""
+    proportion = wilson(right, n)
+    assert proportion.low <= proportion.share == right / n <= proportion.high
+    for end in (proportion.low, proportion.high):
+        assert abs(proportion.share - end) == pytest.approx(1.959964 * (end * (1 - end) / n) ** 0.5, abs=1e-6)
+    with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+        wilson(0, 0)
 
 
 def test_two_classifiers_that_agree_are_not_known_to_be_equal():

@@ -84,7 +84,7 @@ def test_stochastic_depth_keeps_the_mean_and_drops_whole_examples():
 def test_a_block_leaves_itself_out_in_training_only():
     x = jax.random.normal(jax.random.key(0), (64, 4, 4, 8))
     plan = efficientnet.BlockPlan(0, "block", features=8, size=3, stride=1, expand=6, survival=0.5)
-    rare = efficientnet.Block(EfficientNet(), plan)
+    rare = efficientnet.MBConv(EfficientNet(), plan)
     variables = quick_jit(rare.init, static_argnums=2)(jax.random.key(1), x, False, 0.5)
 
     @quick_jit

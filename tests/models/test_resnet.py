@@ -46,7 +46,7 @@ def test_small_pictures_enter_as_they_are():
 
 @pytest.mark.parametrize("zero_init", [True, False])
 def test_a_block_starts_as_its_shortcut(zero_init):
-    block = resnet.Block(ResNet(depth=50, zero_init=zero_init), 2, 1)
+    block = resnet.ResidualBlock(ResNet(depth=50, zero_init=zero_init), 2, 1)
     x = jax.random.normal(jax.random.key(0), (2, 4, 4, 8))
     answer, _ = jax.jit(lambda: block.init_with_output(jax.random.key(1), x, False))()
     assert np.allclose(answer, np.maximum(x, 0)) == zero_init
@@ -54,7 +54,7 @@ def test_a_block_starts_as_its_shortcut(zero_init):
 
 def test_zeros_are_padded_on_both_sides_alike():
     """PyTorch's way: with stride 2, TensorFlow's would begin one pixel further."""
-    block = resnet.Block(ResNet(depth=18, zero_init=False, norm_epsilon=1e-12), 1, 2)
+    block = resnet.ResidualBlock(ResNet(depth=18, zero_init=False, norm_epsilon=1e-12), 1, 2)
     x = jnp.zeros((1, 4, 4, 1)).at[0, 0, 0, 0].set(1.0)
     variables = block.init(jax.random.key(0), x, False)
     kernel = jnp.zeros((3, 3, 1, 1)).at[1, 1].set(1.0)  # the pixel itself

@@ -17,9 +17,9 @@ X = jax.random.normal(jax.random.key(0), (4, 4, 4, 8))
 NAMES = ["stage2_block1", "stage2_block2", "stage2_block3"]
 PLAN = efficientnet.BlockPlan(2, "", features=8, size=3, stride=1, expand=2, survival=1.0)
 BLOCKS = {
-    "wide_resnet": (wide_resnet.Block, (wide_resnet.WideResNet(), 8, 1), ()),
-    "resnet": (resnet.Block, (resnet.ResNet(depth=18), 8, 1), ()),
-    "efficientnet": (efficientnet.Block, (efficientnet.EfficientNet(survival=1.0), PLAN), (1.0, 1.0, 1.0)),
+    "wide_resnet": (wide_resnet.WideBlock, (wide_resnet.WideResNet(), 8, 1), ()),
+    "resnet": (resnet.ResidualBlock, (resnet.ResNet(depth=18), 8, 1), ()),
+    "efficientnet": (efficientnet.MBConv, (efficientnet.EfficientNet(survival=1.0), PLAN), (1.0, 1.0, 1.0)),
 }
 
 
@@ -103,7 +103,7 @@ def test_two_blocks_make_a_loop_and_one_does_not():
 
 
 def test_blocks_are_drawn_apart():
-    module = Blocks(functools.partial(wide_resnet.Block, wide_resnet.WideResNet(), 8, 1), (), scan=True)
+    module = Blocks(functools.partial(wide_resnet.WideBlock, wide_resnet.WideResNet(), 8, 1), (), scan=True)
     kernels = module.init(jax.random.key(0), X, False)["params"]["stage2_blocks"]["conv1"]["kernel"]
     assert not np.allclose(kernels[0], kernels[1])
     assert np.isclose(np.std(kernels), np.sqrt(2 / (9 * 8)), rtol=0.15)  # fan-out of one block, not of the stack

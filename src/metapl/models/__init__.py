@@ -22,10 +22,10 @@ MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
 
 
 def build(config: ModelConfig, classes: int) -> Network:
-    """Make the network that the settings are of, as pure functions."""
+    """Make the network of these settings, as pure functions."""
     module = MODELS[type(config)](config, classes)
 
-    @jax.jit  # of the forward pass only shapes matter here; compiled, it vanishes
+    @jax.jit  # init needs only the shapes of the forward pass; compiled, the pass itself is removed
     def init(key: Array, inputs: Array) -> Weights:
         variables = module.init({"params": key}, inputs, train=False)
         return Weights(variables["params"], variables.get("batch_stats", {}))

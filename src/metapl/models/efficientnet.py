@@ -2,18 +2,18 @@
 
     stem (3×3 / 2) → 7 stages of MBConv blocks → head (1×1) → mean → dropout → dense
 
-A block: 1×1 to e times the channels → k×k on each channel alone → squeeze-excite → 1×1 back, plus its input where the
+A block: 1×1 to e times the channels → k×k on each channel alone → squeeze-excite → 1×1 back, plus its input if the
 shape stays; norms after the convolutions, swish between them. A variant multiplies all channels by its width (to whole
 eights) and the blocks of each stage by its depth (up). In training, a block with a shortcut is left out for some
-examples ("stochastic depth", Huang et al., 2016), the deeper the more often.
-With 1,000 classes: B0 5,288,548 parameters, B6 43,040,704, B7 66,347,960, L2 480,309,308.
+examples ("stochastic depth", Huang et al., 2016); deeper blocks are left out more often. With 1,000 classes: B0
+5,288,548 parameters, B6 43,040,704, B7 66,347,960, L2 480,309,308.
 
-B6-Wide is B6's depth (2.6) with width 5.0: 316,649,180 parameters, here and in the released code, whose table has
-(5.0, 2.6) for it. The paper says 390 million, "the width factor increased from 2.1", where B6's is 1.8. We tried other
+B6-Wide is B6's depth (2.6) with width 5.0: 316,649,180 parameters, here and in the released code, whose table has (5.0,
+2.6) for it. The paper says 390 million, "the width factor increased from 2.1", where B6's is 1.8. We tried other
 readings, in millions: rounding to 16, 32, 64 or 128 channels 317.1, 320.4, 317.4, 339.8; depth 3.1 (B7's) 398.5; width
-5.0 · 2.1 / 1.8 428.9; squeeze to a half instead of a quarter 374.8, or of the expanded channels 607.4; a head that
-is not widened 303.3; a classifier for JFT's 18,291 classes 427.3. Only one comes near, and no sentence supports it:
-B5's depth (2.2) with that classifier, 391.2.
+5.0 · 2.1 / 1.8 428.9; squeeze to a half instead of a quarter 374.8, or of the expanded channels 607.4; a head that is
+not widened 303.3; a classifier for JFT's 18,291 classes 427.3. Only one comes close, and nothing in the paper supports
+it: B5's depth (2.2) with that classifier, 391.2.
 
 Weights start as in Keras's version, from a truncated normal with variance 2 / (k · k · outputs); the first release had
 a plain normal with the same variance.
@@ -38,7 +38,7 @@ from metapl.types import Array, ModelConfig
 
 
 class Variant(NamedTuple):
-    """What tells two EfficientNets apart."""
+    """The settings in which EfficientNets differ."""
 
     width: float
     depth: float
@@ -60,7 +60,7 @@ VARIANTS = {
 }
 
 
-class Stage(NamedTuple):
+class StagePlan(NamedTuple):
     """Equal blocks, before a variant multiplies them; the first one has the stride."""
 
     blocks: int
@@ -71,35 +71,35 @@ class Stage(NamedTuple):
 
 
 STAGES = (
-    Stage(1, 3, 1, 1, 16),
-    Stage(2, 3, 2, 6, 24),
-    Stage(2, 5, 2, 6, 40),
-    Stage(3, 3, 2, 6, 80),
-    Stage(3, 5, 1, 6, 112),
-    Stage(4, 5, 2, 6, 192),
-    Stage(1, 3, 1, 6, 320),
+    StagePlan(1, 3, 1, 1, 16),
+    StagePlan(2, 3, 2, 6, 24),
+    StagePlan(2, 5, 2, 6, 40),
+    StagePlan(3, 3, 2, 6, 80),
+    StagePlan(3, 5, 1, 6, 112),
+    StagePlan(4, 5, 2, 6, 192),
+    StagePlan(1, 3, 1, 6, 320),
 )
 STEM, HEAD = 32, 1280  # channels, before a variant multiplies them
 
 
 @dataclass(frozen=True)
 class EfficientNet(ModelConfig):
-    """An EfficientNet; its variant says what the fields left empty are."""
+    """An EfficientNet; the variant gives the values of fields that are left empty."""
 
     name: ClassVar[str] = "efficientnet"
 
     variant: Literal["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "l2", "b6_wide"] = "b0"
     """Which member of the family."""
     width: Annotated[float, Gt(0)] | None = None
-    """Multiplies all channels; empty: as the variant has it."""
+    """Multiplies all channels; empty: the variant's."""
     depth: Annotated[float, Gt(0)] | None = None
-    """Multiplies the blocks of each stage; empty: as the variant has it."""
+    """Multiplies the blocks of each stage; empty: the variant's."""
     stem: Literal["imagenet", "cifar"] = "imagenet"
-    """How pictures enter: cifar leaves out the first three halvings, as the released code does for 32×32."""
+    """First layers: cifar leaves out the first three halvings of the picture, as the released code does for 32×32."""
     dropout: Annotated[float, Ge(0), Lt(1)] | None = None
-    """Share of the features that is dropped before the classifier; empty: as the variant has it."""
+    """Share of the features that is dropped before the classifier; empty: the variant's."""
     survival: Annotated[float, Gt(0), Le(1)] = 0.8
-    """How often the last block is kept in training; from the first, which always is, it falls evenly."""
+    """Probability that training keeps the last block; it falls linearly from 1 for the first block."""
     padding: Literal["same", "symmetric"] = "same"
     """Zeros at the border: TensorFlow's way (timm's `tf_efficientnet_*`), or PyTorch's (timm's `efficientnet_*`)."""
     norm_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
@@ -107,7 +107,7 @@ class EfficientNet(ModelConfig):
     norm_epsilon: Annotated[float, Gt(0)] = 1e-3
     """Added to the variance before its root; timm's `efficientnet_*` have 1e-5."""
     precision: Precision = "float32"
-    """What activations are computed in; weights, statistics and logits are float32 always."""
+    """Type of the activations; weights, statistics and logits are always float32."""
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
     scan: bool = False
@@ -198,8 +198,8 @@ class SqueezeExcite(nn.Module):
         return x * nn.sigmoid(dense(x.shape[-1], name="expand")(y))
 
 
-class Block(nn.Module):
-    """MBConv: [N, H, W, C] → [N, H/stride, W/stride, features]."""
+class MBConv(nn.Module):
+    """A block: [N, H, W, C] → [N, H/stride, W/stride, features]."""
 
     config: EfficientNet
     plan: BlockPlan
@@ -244,7 +244,7 @@ class EfficientNetModule(nn.Module):
         c, variant = self.config, resolved(self.config)
         layer = partial(conv, dtype=DTYPES[c.precision], kernel_init=truncated_normal)
         norm = partial(BatchNorm, c.norm_decay, c.norm_epsilon)
-        block = maybe_remat(Block, c.remat)
+        block = maybe_remat(MBConv, c.remat)
 
         stride = 1 if c.stem == "cifar" else 2
         x = layer(widen(STEM, variant.width), 3, stride, padding=_padding(c, 3), name="stem_conv")(x)

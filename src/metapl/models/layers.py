@@ -1,4 +1,4 @@
-"""What the picture networks share: precision, convolutions without bias, and the classifier at the end."""
+"""What the networks for pictures share: precision, convolutions without bias, and the classifier at the end."""
 
 from typing import Any, Literal, TypeVar
 
@@ -12,7 +12,7 @@ from metapl.types import Array
 Precision = Literal["float32", "bfloat16"]
 DTYPES: dict[str, jnp.dtype] = {"float32": jnp.dtype("float32"), "bfloat16": jnp.dtype("bfloat16")}
 
-Block = TypeVar("Block", bound=type[nn.Module])
+BlockClass = TypeVar("BlockClass", bound=type[nn.Module])
 
 # He et al. (2015) by the number of outputs, as in the released code of the paper: √(2 / (k · k · C_out)).
 he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -44,7 +44,7 @@ def conv(
 
 
 class Conv(nn.Conv):
-    """flax's own, of pictures that devices may share."""
+    """flax's convolution, for pictures whose width several devices may share."""
 
     def __call__(self, inputs: Array) -> Array:
         stride = self.strides if isinstance(self.strides, int) else 1
@@ -54,10 +54,10 @@ class Conv(nn.Conv):
 def whole(*arrays: Array | None, dtype: Any = None, inexact: bool = True) -> list[Array | None]:
     """Bring a layer's inputs and weights to one dtype, as flax does, and have the weights whole on every device.
 
-    Where devices keep parts of a kernel, they gather it here, to compute with it, and let it go again.
+    If each device stores a part of a kernel, they gather the kernel here, compute with it, and free it.
     """
     inputs, *weights = promote_dtype(*arrays, dtype=dtype, inexact=inexact)
-    return [inputs, *(None if some is None else gathered(some) for some in weights)]
+    return [inputs, *(None if leaf is None else gathered(leaf) for leaf in weights)]
 
 
 def classify(
@@ -70,13 +70,16 @@ def classify(
 ) -> Array:
     """[N, H, W, C] → logits [N, classes]: average over the picture, dropout, one dense layer named `head`.
 
-    From the average on all is float32: it costs nothing here, and losses need the digits.
+    Everything from the average on is float32: it costs nothing here, and losses need the digits.
     """
     features = x.astype(jnp.float32).mean((1, 2))
     features = nn.Dropout(dropout, deterministic=not train)(features)
     return nn.Dense(classes, kernel_init=kernel_init, promote_dtype=whole, name="head")(features)
 
 
-def maybe_remat(block: Block, remat: bool) -> Block:
-    """Let a block forget its activations and compute them again in the backward pass; `train` is its third argument."""
+def maybe_remat(block: BlockClass, remat: bool) -> BlockClass:
+    """Make the block compute its activations again in the backward pass instead of storing them, if `remat`.
+
+    `train` must be the third argument of its call.
+    """
     return nn.remat(block, static_argnums=(2,)) if remat else block

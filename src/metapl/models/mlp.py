@@ -24,9 +24,9 @@ class MLP(ModelConfig):
     hidden: Annotated[tuple[int, ...], MinLen(1)] = (8, 8)
     """Units of each hidden layer."""
     activation: Literal["sigmoid", "relu"] = "sigmoid"
-    """What each hidden layer applies."""
+    """Activation function of the hidden layers."""
     init_range: Annotated[float, Gt(0)] = 0.1
-    """Weights and biases start uniform between minus this and this."""
+    """Weights and biases start uniform between −init_range and init_range."""
 
     def check(self) -> None:
         """Check that every layer has units."""
@@ -42,7 +42,7 @@ class Perceptron(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        del train  # no dropout, no batch statistics: both modes are one
+        del train  # no dropout, no batch statistics: both modes are the same
 
         def layer(units: int) -> nn.Dense:
             return nn.Dense(units, kernel_init=uniform, bias_init=uniform)

@@ -4,8 +4,12 @@ In training mode with the mean and variance of the batch, which also move the ru
 running ← decay · running + (1 − decay) · batch. In evaluation mode with the running ones.
 The variance is the biased one (a sum over n, not n − 1) in both places, as in TensorFlow.
 
-Convolutions stand between norms, so this is also where activations say what their dimensions are: devices that share
-the width of pictures keep it, instead of gathering whole pictures for a part of the channels.
+Convolutions stand between norms, so this is also the place that names the dimensions of activations: devices that
+share the width of pictures keep it, instead of gathering whole pictures for a part of the channels.
+
+flax has `nn.BatchNorm`, with the same formulas. This one stays because flax rounds differently (five steps of SGD with
+a WideResNet-10-1 in float32: 29 of 41 arrays differ, by up to 5e-7), which would change published runs, and because its
+output is of its input's type, bfloat16 too, without a dtype that every caller would have to give.
 """
 
 import jax.numpy as jnp

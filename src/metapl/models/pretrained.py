@@ -8,7 +8,7 @@
 | batch norm, running_mean, _var     | batch_stats: mean and var                |
 | batch norm, num_batches_tracked    | nothing: our averages need no count      |
 
-What such a file does not hold, and the model's settings must say: the padding and the epsilon of the batch norms.
+Such a file does not hold the padding and the epsilon of the batch norms: the model's settings must say them.
 """
 
 import re
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 Tensors = dict[str, NDArray[Any]]  # by a name with its path: params/stem_conv/kernel
 
-# The first pattern that fits a whole module name gives ours.
+# The first pattern that fits a whole module name gives our name.
 _RESNET = (
     (r"conv1", r"stem_conv"),
     (r"bn1", r"stem_norm"),
@@ -50,7 +50,7 @@ _EFFICIENTNET = (
 
 
 def from_timm(tensors: Tensors) -> Tensors:
-    """Rename and transpose; what fits no rule keeps its name, so that the error to come can show it."""
+    """Rename and transpose; a tensor that fits no rule keeps its name, so that the error that follows can show it."""
     rules = _EFFICIENTNET if "conv_stem.weight" in tensors else _RESNET
     renamed = {}
     for name, tensor in tensors.items():

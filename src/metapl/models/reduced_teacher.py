@@ -1,12 +1,12 @@
 """The reduced teacher T' of Appendix E: a small perceptron that corrects what a large, fixed teacher T predicts.
 
-It takes T's distribution for an example, [N, classes] of probabilities, and answers with the logits of a corrected
-distribution for the student to learn. Meta Pseudo Labels then trains T' only, and T need not be in memory.
+It takes T's probabilities for each example, [N, classes], and computes the logits of corrected probabilities, from
+which the student learns. Meta Pseudo Labels then trains T' only, and T need not be in memory.
 
 The paper has five layers with ReLU, of 128 units for CIFAR-10 and 512 for ImageNet. We read "layers" as those with
-weights: four hidden ones and the one that answers. Of the first weights it says nothing; ours are He's. It expects T'
-to stay close to the identity: with `residual`, T' answers log p + MLP(p) and starts with a last layer of zeros, as
-exactly that; without, a fresh T' answers at random, and has to learn the identity first.
+weights: four hidden layers and the output layer. The paper does not say how weights start; ours start as He et al.'s.
+It expects T' to stay close to the identity. With `residual`, T' computes log p + MLP(p), whose last layer starts with
+zeros: T' starts as the identity. Without it, the output of a fresh T' is random, and T' has to learn the identity.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from flax import linen as nn
 
 from metapl.types import Array, ModelConfig
 
-SMALLEST = 1e-6  # below it float16 has hardly a digit left; the logarithm of nothing would not be finite
+SMALLEST = 1e-6  # keeps the logarithm of 0 finite; below it, float16 has hardly a digit left
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ReducedTeacher(ModelConfig):
     layers: Annotated[int, Ge(1)] = 5
     """Layers with weights, the last one included."""
     residual: bool = False
-    """Add the perceptron's answer to the logarithm of what it is given, starting from nothing to add."""
+    """Add the perceptron's output, which starts at 0, to the logarithm of its input."""
 
 
 class ReducedTeacherModule(nn.Module):
@@ -44,7 +44,7 @@ class ReducedTeacherModule(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        del train  # no dropout, no batch statistics: both modes are one
+        del train  # no dropout, no batch statistics: both modes are the same
         given = x
         for i in range(1, self.config.layers):
             x = nn.relu(nn.Dense(self.config.hidden, kernel_init=nn.initializers.he_normal(), name=f"hidden{i}")(x))

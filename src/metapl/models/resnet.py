@@ -3,8 +3,8 @@
     stem (7×7 / 2, norm, ReLU, max-pool 3×3 / 2) → 4 stages of 64, 128, 256, 512 channels → mean → dropout → dense
 
 ResNet-18's blocks are two 3×3 convolutions; ResNet-50's are 1×1, 3×3 and 1×1 to four times the channels. A stage halves
-the picture with the stride of its first 3×3 convolution ("v1.5"; the first paper had it on the 1×1 before). Zeros are
-padded on both sides alike, as PyTorch does, so that weights of timm give the same answers here.
+the picture with the stride of its first 3×3 convolution ("v1.5"; the first paper had it on the 1×1 before). Both sides
+are padded equally with zeros, as in PyTorch, so that timm's weights give the same predictions here.
 ResNet-50 with 1,000 classes has 25,557,032 parameters.
 """
 
@@ -34,7 +34,7 @@ class ResNet(ModelConfig):
     channels: Annotated[int, Ge(1)] = 64
     """Channels of the stem and the first stage; each later stage doubles them."""
     stem: Literal["imagenet", "cifar"] = "imagenet"
-    """How pictures enter: at a quarter of their size, or (cifar) by one 3×3 convolution as they are."""
+    """First layers: imagenet reduces pictures to a quarter of their side; cifar is one 3×3 convolution at full size."""
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the features that is dropped before the classifier."""
     zero_init: bool = True
@@ -44,7 +44,7 @@ class ResNet(ModelConfig):
     norm_epsilon: Annotated[float, Gt(0)] = 1e-5
     """Added to the variance before its root."""
     precision: Precision = "float32"
-    """What activations are computed in; weights, statistics and logits are float32 always."""
+    """Type of the activations; weights, statistics and logits are always float32."""
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
     scan: bool = False
@@ -52,7 +52,7 @@ class ResNet(ModelConfig):
     CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """[N, H, W, C] → [N, H/stride, W/stride, features], or four times the features at depth 50."""
 
     config: ResNet
@@ -96,7 +96,7 @@ class ResNetModule(nn.Module):
         if c.stem == "imagenet":
             x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
 
-        block = maybe_remat(Block, c.remat)
+        block = maybe_remat(ResidualBlock, c.remat)
         for stage, count in enumerate(BLOCKS[c.depth], start=1):
             features, (first, *rest) = c.channels * 2 ** (stage - 1), [f"stage{stage}_block{i}" for i in range(count)]
             x = block(c, features, 1 if stage == 1 else 2, name=first)(x, train)

@@ -1,9 +1,9 @@
 """The equal blocks of a stage as one loop over their stacked weights.
 
-The first block of a stage changes the shape and stands alone; those after it are equal. One after another, each is
-compiled anew. As a loop (`scan`), they are compiled once, whatever their number: for EfficientNet-L2 that is 14 blocks
-instead of 88. The weights of stage3_block1, stage3_block2, … are then one tensor each, with a leading axis for the
-blocks, under the name stage3_blocks. Files hold them one by one, so that a file fits both ways.
+The first block of a stage changes the shape; the blocks after it are equal. Without a loop, each of them is compiled.
+As a loop (`scan`), they are compiled once, whatever their number: for EfficientNet-L2 that is 14 blocks instead of 88.
+The weights of stage3_block1, stage3_block2, … are then one tensor each, with a leading axis for the blocks, under the
+name stage3_blocks. Files hold each block's tensors separately, so that a file fits both kinds of networks.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from metapl.types import STACKED, Array
 
-FEWEST = 2  # blocks that are worth a loop
+FEWEST = 2  # blocks: with fewer, a loop is not worth it
 _STACK = re.compile(rf"(?P<stage>(?:.*/)?stage\d+){STACKED}(?P<after>/.*)")
 
 
@@ -52,28 +52,28 @@ def chain(
 
 
 def unstack(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Give each block its own tensors, by names with their path; what is not stacked stays as it is."""
-    apart: dict[str, Any] = {}
+    """Split stacked tensors into one for each block, named by their paths; other tensors stay as they are."""
+    separate: dict[str, Any] = {}
     for name, tensor in tensors.items():
         if match := _STACK.fullmatch(name):
-            apart |= {f"{match['stage']}_block{i + 1}{match['after']}": tensor[i] for i in range(len(tensor))}
+            separate |= {f"{match['stage']}_block{i + 1}{match['after']}": tensor[i] for i in range(len(tensor))}
         else:
-            apart[name] = tensor
-    return apart
+            separate[name] = tensor
+    return separate
 
 
 def unstacked_shapes(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
-    """The same for shapes."""
-    standing_in = {name: np.broadcast_to(False, shape) for name, shape in shapes.items()}  # without any memory
-    return {name: one.shape for name, one in unstack(standing_in).items()}
+    """The shapes that `unstack` would give."""
+    arrays = {name: np.broadcast_to(False, shape) for name, shape in shapes.items()}  # these take no memory
+    return {name: array.shape for name, array in unstack(arrays).items()}
 
 
 def stack(tensors: Mapping[str, NDArray[Any]], like: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Put the blocks' tensors together again where `like` has them stacked."""
+    """Stack the blocks' tensors where `like` has them stacked."""
     together = dict(tensors)
     for name in like:
         if match := _STACK.fullmatch(name):
             names = (f"{match['stage']}_block{number}{match['after']}" for number in itertools.count(1))
-            parts = [together.pop(one) for one in itertools.takewhile(lambda one: one in tensors, names)]
-            together[name] = np.stack(parts)
+            blocks = [together.pop(block) for block in itertools.takewhile(lambda block: block in tensors, names)]
+            together[name] = np.stack(blocks)
     return together

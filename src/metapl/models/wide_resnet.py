@@ -3,11 +3,11 @@
     stem (16) → 3 stages of n blocks, 16k, 32k, 64k channels → norm → leaky ReLU → mean → dropout → dense;  d = 6n + 4
 
 A block is pre-activated: norm → act → conv 3×3 → norm → act → conv 3×3, plus its input. Where the shape changes, a
-1×1 convolution of the first activation stands for the input. 28-2 with 10 classes has 1,467,610 parameters.
+1×1 convolution of the first activation replaces the input. 28-2 with 10 classes has 1,467,610 parameters.
 
-Where the sources differ, we go with Oliver et al. and make it a field if it may matter: their leaky ReLU has slope 0.1,
-the released code of Meta Pseudo Labels has 0.2 (and a stem of 16k channels). Dropout stands where the released code
-has it: on the averaged features, right before the classifier, not between the convolutions of a block.
+Where the sources differ, we follow Oliver et al., and differences that may matter are settings: their leaky ReLU has
+slope 0.1, the released code of Meta Pseudo Labels has 0.2 (and a stem of 16k channels). As in the released code,
+dropout is applied to the averaged features, right before the classifier, not between the convolutions of a block.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class WideResNet(ModelConfig):
     norm_epsilon: Annotated[float, Gt(0)] = 1e-3
     """Added to the variance before its root."""
     precision: Precision = "float32"
-    """What activations are computed in; weights, statistics and logits are float32 always."""
+    """Type of the activations; weights, statistics and logits are always float32."""
     remat: bool = False
     """Compute each block's activations twice instead of keeping them: less memory, about a third more work."""
     scan: bool = False
@@ -50,12 +50,12 @@ class WideResNet(ModelConfig):
     CPUs, where the gradients of convolutions are slow in loops (docs/speed.md)."""
 
     def check(self) -> None:
-        """Check that the depth is 6n + 4."""
+        """Check fields against each other."""
         if self.depth % 6 != 4:
             raise ValueError(f"depth takes 6n + 4 (10, 16, 22, 28, 34, 40, …), got {self.depth}")
 
 
-class Block(nn.Module):
+class WideBlock(nn.Module):
     """[N, H, W, C] → [N, H/stride, W/stride, features]."""
 
     config: WideResNet
@@ -88,7 +88,7 @@ class WideResNetModule(nn.Module):
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
         c, count = self.config, (self.config.depth - 4) // 6
-        block = maybe_remat(Block, c.remat)
+        block = maybe_remat(WideBlock, c.remat)
         x = conv(16, 3, dtype=DTYPES[c.precision], name="stem_conv")(x)
         for stage in (1, 2, 3):
             features, (first, *rest) = 8 * 2**stage * c.width, [f"stage{stage}_block{i}" for i in range(count)]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import metapl
-from metapl.evaluate.statistics import Share, wilson
+from metapl.evaluate.statistics import Proportion, wilson
 from metapl.report import html
 from metapl.report.blocks import Block, Cell, Figure, Heading, Moving, Table, Text
 from metapl.report.moons_film import Course
@@ -61,7 +61,7 @@ def _datasets(summary: Summary) -> int:
     return int(next(iter(summary.values()))["datasets"])
 
 
-def _share(entry: Mapping[str, Any]) -> Share:
+def _share(entry: Mapping[str, Any]) -> Proportion:
     return wilson(round(entry["success_rate"] * entry["datasets"]), entry["datasets"])
 
 
