@@ -33,7 +33,7 @@ def shown():
     each = [[[margins(box, m, f, d) for d in range(2)] for f in range(len(STEPS))] for m in range(len(TITLES))]
     accuracies = 0.5 + 0.04 * np.arange(len(TITLES) * len(STEPS) * 2).reshape(len(TITLES), len(STEPS), 2) / 2
     accuracies[1, -1, 0], accuracies[2, -1, 0] = 0.99, 0.9895
-    return moons_film.Shown(STEPS, box, accuracies, np.array(each, np.float32))
+    return moons_film.ShownFrames(STEPS, box, accuracies, np.array(each, np.float32))
 
 
 def summary():

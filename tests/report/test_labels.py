@@ -8,7 +8,7 @@ import pytest
 from metapl.data.sources.dataset import Dataset
 from metapl.report import html, labels, markdown, teacher
 from metapl.report.blocks import Gallery, Table, Text
-from metapl.report.labels import Moment, Noted
+from metapl.report.labels import Moment, RecordedLabels
 from metapl.report.teacher import PredictedClasses
 from metapl.runs.label_paths import FILE
 
@@ -32,9 +32,9 @@ def dataset() -> Dataset:
 
 
 @pytest.fixture
-def noted() -> Noted:
+def noted() -> RecordedLabels:
     paths = [[0, 2, 1, 0, 0], [0, 1, 2, 0, 0], [0, 2, 1, 2, 0], [0, 2, 2, 2, 0]]
-    return Noted(
+    return RecordedLabels(
         [moment(10 * i, path) for i, path in enumerate(paths, 1)],
         moment(40, [1, 1, 1, 2, 2], sure=[0.2] * 3 + [0.3, 0.9]),
     )
@@ -74,7 +74,7 @@ def test_labels_of_other_data_are_not_shown(dataset, noted):
         (said,) = labels.paths(noted, wrong, [100], 12)
         assert isinstance(said, Text)
         assert "for other data" in said.text
-    assert labels.paths(Noted([], None), dataset, [100], 12) == [labels.NOTHING]
+    assert labels.paths(RecordedLabels([], None), dataset, [100], 12) == [labels.NOTHING]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_the_table_of_both_and_the_errors_that_only_the_teacher_makes(dataset, n
 
 def test_a_teacher_of_other_data_is_left_out(dataset, noted):
     student = PredictedClasses(np.arange(5), np.zeros(5, int), np.ones(5))
-    assert teacher.compare_with_student(Noted([], None), student, dataset, 0, 3) == []
+    assert teacher.compare_with_student(RecordedLabels([], None), student, dataset, 0, 3) == []
     (said,) = teacher.compare_with_student(noted, student, dataset, 1, 3)
     assert "for other data" in said.text
     some = PredictedClasses(np.array([1, 3]), np.array([1, 1]), np.ones(2))  # the others could not be read

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from metapl.report import svg
-from metapl.report.svg import Bar, Line, Span
+from metapl.report.bars import Bar, Span, bars, spans
+from metapl.report.heat_map import heat_map
+from metapl.report.svg import Line
 
 from .synthetic_runs import NASTY
 
@@ -52,14 +54,14 @@ def test_any_numbers_make_a_drawing(values):
 
 
 def test_bars_are_as_long_as_their_numbers():
-    root = parsed(svg.bars("t", "d", [Bar(NASTY, 50.0, 5.0, "half"), Bar("all", 100.0)], 100.0))
+    root = parsed(bars("t", "d", [Bar(NASTY, 50.0, 5.0, "half"), Bar("all", 100.0)], 100.0))
     half, whole = root[0].findall("rect[@class='bar']")
     assert 2 * float(half.get("width")) == float(whole.get("width")) == svg.WIDTH - 2 * svg.RIGHT
     assert len(root[0].findall("path[@class='whisker']")) == 1
 
 
 def test_a_whisker_may_have_ends_of_its_own():
-    root = parsed(svg.bars("t", "d", [Bar("none of ten", 0.0, ends=(0.0, 25.0)), Bar("no whisker", 50.0)], 100.0))
+    root = parsed(bars("t", "d", [Bar("none of ten", 0.0, ends=(0.0, 25.0)), Bar("no whisker", 50.0)], 100.0))
     (whisker,) = root[0].findall("path[@class='whisker']")
     left, right = svg.RIGHT, svg.RIGHT + (svg.WIDTH - 2 * svg.RIGHT) / 4
     assert re.match(rf"M{left:.1f} \d+H{right:.1f}M", whisker.get("d"))
@@ -67,7 +69,7 @@ def test_a_whisker_may_have_ends_of_its_own():
 
 def test_spans_are_drawn_beside_zero():
     shown = [Span("a", "against b", 3.0, 1.0, 5.0), Span(NASTY, "against a", -3.0, -7.0, 1.0), Span("c", "alone", 2.0)]
-    root = parsed(svg.spans("t", "d", shown))[0]
+    root = parsed(spans("t", "d", shown))[0]
     zero = float(re.match(r"M([\d.]+) ", root.find("path[@class='axis']").get("d")).group(1))
     places = [float(dot.get("cx")) for dot in root.findall("circle")]
     assert places[0] - zero == pytest.approx(zero - places[1], abs=0.2)
@@ -82,7 +84,7 @@ def test_spans_are_drawn_beside_zero():
 
 def test_a_heat_map_has_a_cell_for_every_count_that_is_not_zero():
     counts = np.array([[8, 2], [0, 7]])
-    root = parsed(svg.heat_map("t", "d", counts, [NASTY, "cat"]))
+    root = parsed(heat_map("t", "d", counts, [NASTY, "cat"]))
     told = [cell.find("title").text for cell in root[0].findall("rect")]
     assert told == [f"{NASTY} → {NASTY}: 8 (80.0 %)", f"{NASTY} → cat: 2 (20.0 %)", "cat → cat: 7 (100.0 %)"]
 
@@ -92,4 +94,4 @@ def test_a_heat_map_has_a_cell_for_every_count_that_is_not_zero():
     [((0.0, 100.0), [0, 20, 40, 60, 80, 100]), ((-0.3, 0.4), [-0.2, 0.0, 0.2, 0.4]), ((5.0, 5.0), [5.0])],
 )
 def test_ticks_are_round(ends, expected):
-    assert svg._ticks(*ends) == expected
+    assert svg.ticks(*ends) == expected

@@ -64,7 +64,7 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Moving:
+class Animation:
     """A part that the page's script animates; the description says in words what it shows."""
 
     title: str
@@ -81,7 +81,7 @@ class ProgressBar:
     total: int
 
 
-Plain = Text | Table | Figure | Gallery | Moving
+Plain = Text | Table | Figure | Gallery | Animation
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl.report.bars import Bar, bars
 from metapl.report.blocks import Cell, Figure, Plain, Table, Text
+from metapl.report.heat_map import heat_map
 from metapl.report.large_matrix import large_matrix
 from metapl.report.read import ReportedRun
-from metapl.report.svg import Bar, bars, heat_map
 
 MOST_IN_MAP = 20  # classes; with more, the cells of a heat map with numbers would be too small
 MOST_BARS = 24

@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from importlib import resources
 
-from metapl.report.blocks import Block, Cell, Figure, Gallery, Heading, Moving, ProgressBar, Section, Table, Text
+from metapl.report.blocks import Animation, Block, Cell, Figure, Gallery, Heading, ProgressBar, Section, Table, Text
 from metapl.system.escape import markup
 
 
@@ -88,7 +88,7 @@ def _block(block: Block) -> str:
             return f'<figure>{caption}{block.svg}<p class="note">{markup(block.description)}</p></figure>'
         case Gallery():
             return _gallery(block)
-        case Moving():
+        case Animation():
             return f"<section><h3>{markup(block.title)}</h3>{block.html}</section>"
         case Section():
             state = " open" if block.open else ""

@@ -42,14 +42,14 @@ class Moment(NamedTuple):
         return evenly_spaced(self.of, len(self.classes))
 
 
-class Noted(NamedTuple):
+class RecordedLabels(NamedTuple):
     """The labels that a run has recorded."""
 
     moments: Sequence[Moment]  # always for the same unlabelled examples
     teacher: Moment | None  # the teacher's predictions for the test examples, at the end of its last stage
 
 
-def read(run: Path) -> Noted:
+def read(run: Path) -> RecordedLabels:
     """Read a run's recorded labels; half-written and damaged lines are left out."""
     try:
         with (run / FILE).open("rb") as file:
@@ -60,7 +60,7 @@ def read(run: Path) -> Noted:
     moments = [moment for part, moment in records if part == "unlabeled"]
     tests = [moment for part, moment in records if part == "test"]
     same = [moment for moment in moments if _examples(moment) == _examples(moments[0])]
-    return Noted(same, tests[-1] if tests else None)
+    return RecordedLabels(same, tests[-1] if tests else None)
 
 
 def _examples(moment: Moment) -> tuple[int, int]:
@@ -80,7 +80,7 @@ def _moment(line: bytes) -> tuple[str, Moment] | None:
         return None
 
 
-def paths(noted: Noted, dataset: Dataset, stage_steps: Sequence[int], each: int) -> list[Plain]:
+def paths(noted: RecordedLabels, dataset: Dataset, stage_steps: Sequence[int], each: int) -> list[Plain]:
     """The pictures whose labels changed most, each with its labels over time."""
     if not noted.moments:
         return [NOTHING]
@@ -103,7 +103,7 @@ def paths(noted: Noted, dataset: Dataset, stage_steps: Sequence[int], each: int)
     return [Gallery("Pseudo labels that changed most", _about(noted, changes, classes, truth), shown)]
 
 
-def _about(noted: Noted, changes: NDArray[Any], classes: NDArray[np.int64], truth: NDArray[Any]) -> str:
+def _about(noted: RecordedLabels, changes: NDArray[Any], classes: NDArray[np.int64], truth: NDArray[Any]) -> str:
     first, count = noted.moments[0], len(changes)
     which = (
         f"{count:,} of {first.of:,} unlabelled pictures, at equal distances"

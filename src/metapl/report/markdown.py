@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from metapl.report.blocks import Block, Figure, Gallery, Heading, Moving, ProgressBar, Section, Table, Text
+from metapl.report.blocks import Animation, Block, Figure, Gallery, Heading, ProgressBar, Section, Table, Text
 from metapl.system.escape import markdown
 
 
@@ -27,7 +27,7 @@ def _block(block: Block, level: int) -> Iterable[str]:
         case Table():
             yield f"**{markdown(block.title)}**"
             yield _table(block)
-        case Figure() | Moving():
+        case Figure() | Animation():
             yield f"*Figure in report.html: {markdown(block.title)}.* {markdown(block.description)}"
         case Gallery():
             captions = "; ".join(markdown(picture.caption) for picture in block.pictures)

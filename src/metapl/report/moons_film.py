@@ -75,7 +75,7 @@ def course(trained: Trained, frames: Frames, augmentation: Augmentation, dataset
     return Course(np.array(taken), np.array([np.mean(of_step.argmax(-1) == labels, -1) for of_step in logits]))
 
 
-class Shown(NamedTuple):
+class ShownFrames(NamedTuple):
     """All frames of several methods, on the data sets that the page shows."""
 
     steps: list[int]  # F
@@ -84,7 +84,7 @@ class Shown(NamedTuple):
     margins: NDArray[np.float32]  # [methods, F, data sets, rows, columns] logit of the second class − of the first
 
 
-def show(trained: Trained, films: Sequence[Frames], datasets: Sequence[Dataset], grid: int) -> Shown:
+def show(trained: Trained, films: Sequence[Frames], datasets: Sequence[Dataset], grid: int) -> ShownFrames:
     """Evaluate all frames of all methods on the first data sets and on the plane around them, in one program.
 
     All methods train the same network, so that one program serves all.
@@ -100,7 +100,7 @@ def show(trained: Trained, films: Sequence[Frames], datasets: Sequence[Dataset],
     labels = np.stack([dataset.test_labels for dataset in datasets])
     right = np.mean(logits[..., :points, :].argmax(-1) == labels, -1)
     margins = logits[..., points:, 1] - logits[..., points:, 0]
-    return Shown(taken, box, right, margins.reshape(*margins.shape[:-1], grid, grid))
+    return ShownFrames(taken, box, right, margins.reshape(*margins.shape[:-1], grid, grid))
 
 
 def surroundings(datasets: Sequence[Dataset], room: float = 0.3) -> NDArray[np.float32]:

@@ -8,15 +8,16 @@ import numpy as np
 import metapl
 from metapl.evaluate.statistics import Proportion, wilson
 from metapl.report import html
-from metapl.report.blocks import Block, Cell, Figure, Heading, Moving, Table, Text
+from metapl.report.bars import Bar, Span, bars, spans
+from metapl.report.blocks import Animation, Block, Cell, Figure, Heading, Table, Text
 from metapl.report.moons_film import Course
-from metapl.report.svg import Bar, Line, Span, bars, line_chart, spans
+from metapl.report.svg import Line, line_chart
 
 Summary = Mapping[str, Mapping[str, Any]]  # as summary.json has it
 Families = Mapping[str, Sequence[str]]  # methods that are drawn in one chart
 
 
-def page(summary: Summary, courses: Mapping[str, Course], families: Families, panels: Moving, success: float) -> str:
+def page(summary: Summary, courses: Mapping[str, Course], families: Families, panels: Animation, success: float) -> str:
     """The page as HTML; `success` is the accuracy from which on a training counts as a success."""
     sets = _datasets(summary)
     title = f"TwoMoon: {len(summary)} methods on {sets} data {'set' if sets == 1 else 'sets'}"
@@ -24,7 +25,7 @@ def page(summary: Summary, courses: Mapping[str, Course], families: Families, pa
 
 
 def blocks(
-    summary: Summary, courses: Mapping[str, Course], families: Families, panels: Moving, success: float
+    summary: Summary, courses: Mapping[str, Course], families: Families, panels: Animation, success: float
 ) -> list[Block]:
     """The content of the page."""
     sets = _datasets(summary)

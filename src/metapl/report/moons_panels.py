@@ -12,8 +12,8 @@ import numpy as np
 
 from metapl.data.sources.dataset import Dataset
 from metapl.report import moons_regions
-from metapl.report.blocks import Moving
-from metapl.report.moons_film import Shown
+from metapl.report.blocks import Animation
+from metapl.report.moons_film import ShownFrames
 from metapl.report.moons_regions import PROBABILITIES, WIDTH, Corners
 from metapl.system.escape import markup
 
@@ -25,8 +25,8 @@ Paths = Sequence[Sequence[Sequence[Sequence[str]]]]  # [methods][frames][data se
 
 
 def moving(
-    titles: Sequence[str], shown: Shown, seeds: Sequence[int], datasets: Sequence[Dataset], success: float
-) -> Moving:
+    titles: Sequence[str], shown: ShownFrames, seeds: Sequence[int], datasets: Sequence[Dataset], success: float
+) -> Animation:
     """All panels with their controls and data; `success` is the accuracy from which on a training is a success."""
     tall = moons_regions.height(shown.box)
     paths = _outlines(shown, tall)
@@ -51,20 +51,20 @@ def moving(
         f'<div class="moons">{_stock(marks[0])}{_controls(shown.steps, seeds)}{_legend(names)}'
         f'<div class="panels">{panels}</div><script type="application/json" class="film">{data}</script></div>'
     )
-    return Moving("Decision regions during the training", _description(seeds), html)
+    return Animation("Decision regions during the training", _description(seeds), html)
 
 
 def _description(seeds: Sequence[int]) -> str:
     return f"The decision regions of each method, step by step, on the data sets {', '.join(map(str, seeds))}."
 
 
-def _outlines(shown: Shown, tall: int) -> Paths:
+def _outlines(shown: ShownFrames, tall: int) -> Paths:
     methods, frames, sets = shown.margins.shape[:3]
     flat = iter(moons_regions.outlines(shown.margins.reshape(-1, *shown.margins.shape[3:]), tall))
     return [[[next(flat) for _ in range(sets)] for _ in range(frames)] for _ in range(methods)]
 
 
-def _marks(dataset: Dataset, shown: Shown) -> list[str]:
+def _marks(dataset: Dataset, shown: ShownFrames) -> list[str]:
     """Outlines of the points of each class, then of the labelled points of each class."""
     outlines = []
     for points, labels, reach in (

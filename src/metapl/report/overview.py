@@ -8,12 +8,13 @@ import numpy as np
 
 from metapl.evaluate.statistics import Paired, mean_and_std
 from metapl.report import method
+from metapl.report.bars import Bar, bars
 from metapl.report.blocks import Block, Cell, Figure, Heading, Table, Text
 from metapl.report.compare import ALL_PAIRS, Experiment, by_data, over_splits, pairs
 from metapl.report.method import RUNGS, Origin
 from metapl.report.read import ReportedRun
 from metapl.report.run_section import SCORES, score_cell
-from metapl.report.svg import Bar, Line, bars, line_chart
+from metapl.report.svg import Line, line_chart
 
 MOST_BARS = 40
 

@@ -85,7 +85,7 @@ def _dataset(loaded: ReportedRun, config: Config, seed: int, places: Folders) ->
     return dataset
 
 
-def _of_test(network: Predictor, dataset: Dataset, noted: labels.Noted, each: int) -> list[Plain]:
+def _of_test(network: Predictor, dataset: Dataset, noted: labels.RecordedLabels, each: int) -> list[Plain]:
     predicted = _predict(network, dataset.test, dataset.test_labels)
     if not len(predicted.rows):
         return [Text("No test pictures and no calibration plot: there are no test examples.", "note")]

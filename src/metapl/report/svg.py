@@ -1,4 +1,4 @@
-"""Small vector drawings: lines, bars and a heat map, in the colours of the page, light or dark.
+"""Small vector drawings in the colours of the page, light or dark: line charts, and what all drawings share.
 
 Every drawing is as wide as a phone, so that its letters can be read there; wider pages have several side by side. No
 element has a style of its own: the page's policy does not allow that.
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.report.blocks import Figure
-from metapl.system.escape import markup, shortened
+from metapl.system.escape import markup
 
 WIDTH, HEIGHT = 420, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 12, 12, 40
@@ -31,26 +31,6 @@ class Line(NamedTuple):
     low: Values | None = None
     high: Values | None = None
     dots: bool = False
-
-
-class Bar(NamedTuple):
-    """One bar, with a whisker of ± spread or between two `ends`, and a text beside it."""
-
-    name: str
-    value: float
-    spread: float = 0.0
-    text: str = ""
-    ends: tuple[float, float] | None = None
-
-
-class Span(NamedTuple):
-    """One difference and its interval; nan if it has none."""
-
-    name: str
-    against: str
-    middle: float
-    low: float = math.nan
-    high: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -104,87 +84,11 @@ def line_chart(
     log_x: bool = False,
 ) -> Figure:
     """Curves over a common axis; `marks` are vertical lines where a stage ends."""
-    axes = Axes(x or _range([line.x for line in lines]), y or _padded(lines), log_x)
+    axes = Axes(x or value_range([line.x for line in lines]), y or _padded(lines), log_x)
     parts = [*_grid(axes, labels), *_marks(axes, marks)]
     for number, line in enumerate(lines):
         parts += _curve(axes, line, number % COLOURS)
     return Figure(title, description, document(title, description, HEIGHT, parts) + _legend(lines))
-
-
-def bars(title: str, description: str, shown: Sequence[Bar], most: float) -> Figure:
-    """Bars from 0, each with its name above it, so that long names have room on a phone."""
-    row, height = 36, 36 * len(shown) + 30
-    parts = []
-    full = WIDTH - 2 * RIGHT
-    for number, bar in enumerate(shown):
-        y, width = 8 + row * number, max(0.0, bar.value / most * full)
-        parts.append(f'<text x="{RIGHT}" y="{y + 9}">{markup(shortened(bar.name, 44))}</text>')
-        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 9}" text-anchor="end">{markup(bar.text)}</text>')
-        parts.append(f'<rect class="track" x="{RIGHT}" y="{y + 14}" width="{full}" height="12"/>')
-        parts.append(f'<rect class="bar" x="{RIGHT}" y="{y + 14}" width="{width:.1f}" height="12"/>')
-        if bar.spread > 0 or bar.ends:
-            low, high = (RIGHT + min(1.0, max(0.0, end / most)) * full for end in _whisker(bar))
-            parts.append(f'<path class="whisker" d="M{low:.1f} {y + 20}H{high:.1f}M{low:.1f} {y + 16}v8M{high:.1f} ')
-            parts[-1] += f'{y + 16}v8"/>'
-    for share in (0, 0.25, 0.5, 0.75, 1):
-        anchor = "start" if share == 0 else "end" if share == 1 else "middle"
-        spot = f'x="{RIGHT + share * full:.0f}" y="{height - 6}" text-anchor="{anchor}"'
-        parts.append(f'<text class="tick" {spot}>{share * most:g}</text>')
-    return Figure(title, description, document(title, description, height, parts))
-
-
-def spans(title: str, description: str, shown: Sequence[Span]) -> Figure:
-    """Differences with a vertical line at 0, each with its two names above it."""
-    row, height = 54, 54 * len(shown) + 26
-    values = np.array([[0.0, 0.0, 0.0], *(span[2:] for span in shown)])
-    axes = Axes(_wider(_range([values.ravel()])), (0.0, 1.0))
-    zero = float(axes.left(np.array(0.0)))
-    parts = [f'<path class="axis" d="M{zero:.1f} 4V{height - 22}"/>']
-    for number, span in enumerate(shown):
-        y = 4 + row * number
-        middle, low, high = axes.left(np.array(span[2:])).tolist()
-        parts.append(f'<text x="{RIGHT}" y="{y + 11}">{markup(shortened(span.name, 48))}</text>')
-        parts.append(f'<text class="tick" x="{RIGHT}" y="{y + 25}">{markup(shortened(span.against, 52))}</text>')
-        parts.append(f'<text x="{WIDTH - RIGHT}" y="{y + 11}" text-anchor="end">{span.middle:+.1f}</text>')
-        if math.isfinite(low + high):
-            parts.append(f'<path class="whisker" d="M{low:.1f} {y + 36}H{high:.1f}m0-4v8M{low:.1f} {y + 32}v8"/>')
-        parts.append(f'<circle class="f0" cx="{middle:.1f}" cy="{y + 36}" r="4"/>')
-    for tick in _ticks(*axes.x):
-        spot = f'x="{float(axes.left(np.array(tick))):.1f}" y="{height - 6}" text-anchor="middle"'
-        parts.append(f'<text class="tick" {spot}>{_short(tick, axes.x)}</text>')
-    return Figure(title, description, document(title, description, height, parts))
-
-
-def heat_map(title: str, description: str, counts: NDArray[np.int64], names: Sequence[str]) -> Figure:
-    """Rows are true classes, columns predicted classes; darker is a larger share of the row."""
-    classes = len(names)
-    left, top, letters = 96, 84, 12
-    side = (WIDTH - left - RIGHT) / classes
-    size = min(11.0, side * 0.8)
-    shares = counts / np.maximum(1, counts.sum(1, keepdims=True))
-    parts = []
-    for i, name in enumerate(names):
-        short, middle = markup(shortened(name, letters)), top + (i + 0.5) * side
-        parts.append(
-            f'<text x="{left - 5}" y="{middle + 3.5:.1f}" font-size="{size:.1f}" text-anchor="end">{short}</text>'
-        )
-        x = left + (i + 0.5) * side
-        turn = f'transform="translate({x + 3:.1f} {top - 5}) rotate(-60)"'
-        parts.append(f'<text {turn} font-size="{size:.1f}">{short}</text>')
-    for (i, j), count in np.ndenumerate(counts):
-        x, y, share = left + j * side, top + i * side, shares[i, j]
-        kind = "right" if i == j else "wrong"
-        spot = f'x="{x:.1f}" y="{y:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}"'
-        if count:
-            tip = f"<title>{markup(names[i])} → {markup(names[j])}: {count:,} ({100 * share:.1f} %)</title>"
-            parts.append(f'<rect class="{kind}" {spot} fill-opacity="{0.12 + 0.88 * share:.2f}">{tip}</rect>')
-            if classes <= 10:
-                ink = "ink" if share > 0.5 else "cell"
-                place = f'x="{x + side / 2:.1f}" y="{y + side / 2 + 3.5:.1f}" text-anchor="middle"'
-                parts.append(f'<text class="{ink}" {place} font-size="9">{count}</text>')
-    height = int(top + classes * side + 24)
-    parts.append(f'<text class="tick" x="{left}" y="{height - 6}">rows: true class; columns: predicted class</text>')
-    return Figure(title, description, document(title, description, height, parts))
 
 
 def document(title: str, description: str, height: int, parts: Sequence[str]) -> str:
@@ -204,17 +108,17 @@ def _legend(lines: Sequence[Line]) -> str:
 
 def _grid(axes: Axes, labels: tuple[str, str]) -> list[str]:
     bottom, parts = axes.height - BOTTOM, []
-    for tick in _ticks(*axes.y):
+    for tick in ticks(*axes.y):
         y = float(axes.top(np.array(tick)))
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
         parts.append(
-            f'<text class="tick" x="{LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{_short(tick, axes.y)}</text>'
+            f'<text class="tick" x="{LEFT - 5}" y="{y + 4:.1f}" text-anchor="end">{short(tick, axes.y)}</text>'
         )
-    for tick in _log_ticks(*axes.x) if axes.log_x else _ticks(*axes.x):
+    for tick in _log_ticks(*axes.x) if axes.log_x else ticks(*axes.x):
         x = float(axes.left(np.array(tick)))
         anchor = "end" if x > WIDTH - RIGHT - 12 else "middle"
         parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{bottom + 15}" text-anchor="{anchor}">{_short(tick, axes.x)}</text>'
+            f'<text class="tick" x="{x:.1f}" y="{bottom + 15}" text-anchor="{anchor}">{short(tick, axes.x)}</text>'
         )
     parts.append(f'<path class="axis" d="M{LEFT} {TOP}V{bottom}H{WIDTH - RIGHT}"/>')
     middle = (LEFT + WIDTH - RIGHT) / 2
@@ -264,7 +168,8 @@ def _path(x: Values, y: Values) -> str:
     return f"M{places[0, 0]:g} {places[0, 1]:g}l" + " ".join(f"{a:.1f} {b:.1f}" for a, b in steps.tolist())
 
 
-def _range(values: Sequence[Values]) -> tuple[float, float]:
+def value_range(values: Sequence[Values]) -> tuple[float, float]:
+    """The smallest and the largest finite value; (0, 1) if there is none."""
     known = np.concatenate([series[np.isfinite(series)] for series in values]) if values else np.zeros(0)
     if not len(known):
         return 0.0, 1.0
@@ -277,19 +182,16 @@ def _range(values: Sequence[Values]) -> tuple[float, float]:
 def _padded(lines: Sequence[Line]) -> tuple[float, float]:
     values = [line.middle for line in lines]
     values += [side for line in lines for side in (line.low, line.high) if side is not None]
-    return _wider(_range(values))
+    return wider(value_range(values))
 
 
-def _wider(ends: tuple[float, float]) -> tuple[float, float]:
+def wider(ends: tuple[float, float]) -> tuple[float, float]:
+    """A range with a little room at both ends."""
     low, high = ends
     return low - 0.04 * (high - low), high + 0.04 * (high - low)
 
 
-def _whisker(bar: Bar) -> tuple[float, float]:
-    return bar.ends or (bar.value - bar.spread, bar.value + bar.spread)
-
-
-def _ticks(low: float, high: float, about: int = 5) -> list[float]:
+def ticks(low: float, high: float, about: int = 5) -> list[float]:
     """Round numbers between two ends."""
     rough = (high - low) / about
     if not (rough > 0 and math.isfinite(rough)):
@@ -306,7 +208,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return [tick for tick in round_numbers if low * 0.999 <= tick <= high * 1.001] or [low, high]
 
 
-def _short(tick: float, ends: tuple[float, float]) -> str:
+def short(tick: float, ends: tuple[float, float]) -> str:
     """A number for an axis: 100000 is 100k."""
     if abs(tick) < 1e-9 * max(map(abs, ends)):
         return "0"

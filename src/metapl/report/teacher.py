@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from metapl.data.sources.dataset import Dataset
 from metapl.report.blocks import Cell, Gallery, GalleryPicture, Plain, Table, Text
-from metapl.report.labels import Noted
+from metapl.report.labels import RecordedLabels
 from metapl.report.small_pictures import as_data, example
 
 
@@ -25,7 +25,7 @@ class PredictedClasses(NamedTuple):
 
 
 def compare_with_student(
-    noted: Noted, student: PredictedClasses, dataset: Dataset, seed: int, each: int
+    noted: RecordedLabels, student: PredictedClasses, dataset: Dataset, seed: int, each: int
 ) -> list[Plain]:
     """Compare the teacher's recorded predictions with those of the run's final weights."""
     teacher, classes = noted.teacher, len(dataset.class_names)
