@@ -32,11 +32,11 @@ FIRST_STAGE, WARM_UP_STEPS = 0, 3
 
 def write_pictures(source: PictureConfig, data_dir: Path, count: int, folder: Path) -> None:
     """Leave `count` pictures without labels, and a tenth as many with labels, in a folder."""
-    found = data.pictures.load(source, [data_dir])
-    for row, label in enumerate(found.labels[: count // 10]):
-        save(found.labeled, row, folder / "labeled" / found.class_names[label])
+    loaded = data.pictures.load(source, [data_dir])
+    for row, label in enumerate(loaded.labels("labeled")[: count // 10]):
+        save(loaded.images("labeled"), row, folder / "labeled" / loaded.class_names[label])
     for row in range(count):
-        save(found.unlabeled, row, folder / "unlabeled")
+        save(loaded.images("unlabeled"), row, folder / "unlabeled")
 
 
 def save(images: Images, row: int, folder: Path) -> None:

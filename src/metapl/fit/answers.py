@@ -43,14 +43,14 @@ class Asked(NamedTuple):
 def asked(config: PictureConfig, seed: int, has_unlabeled: bool) -> Asked:
     """Read the pictures once for both models."""
     named = pictures.load(config, ())
-    count = len(named.unlabeled) if has_unlabeled else 0
+    count = len(named.images("unlabeled")) if has_unlabeled else 0
     rows = np.sort(np.random.RandomState(seed).permutation(count)[:MOST_UNLABELED])
     dataset = data.load(config, [0], ())[0]
     return Asked(
         dataset,
         rows,
-        tuple(named.test.name(i) for i in range(len(named.test))),
-        tuple(named.unlabeled.name(int(i)) for i in rows),
+        tuple(named.images("test").name(i) for i in range(len(named.images("test")))),
+        tuple(named.images("unlabeled").name(int(i)) for i in rows),
     )
 
 

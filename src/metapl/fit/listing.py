@@ -22,8 +22,8 @@ from metapl.data.sources import csv_list, npz
 from metapl.data.sources.folder import Folder
 from metapl.data.sources.source import Files, Images, InMemory, Part, PictureConfig, Source
 from metapl.data.sources.spec import parse_for
-from metapl.data.splits.assemble import select
-from metapl.data.splits.split import Rows, labels_of, make_split
+from metapl.data.splits.select import select
+from metapl.data.splits.split import PartRows, labels_of, make_split
 from metapl.fit.parts import Origin, alike, divide
 from metapl.schema import ConfigError
 from metapl.system.disk import explaining_disk_errors, write_atomically
@@ -59,7 +59,7 @@ def read(data: str, folders: Folders) -> Source:
     return Source(parts, source.class_names)
 
 
-def _same(some: Rows, others: Rows) -> bool:
+def _same(some: PartRows, others: PartRows) -> bool:
     return len(some) == len(others) == 1 and some[0][0] == others[0][0] and np.array_equal(some[0][1], others[0][1])
 
 

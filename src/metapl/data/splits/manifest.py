@@ -11,20 +11,18 @@ import numpy as np
 from metapl.data.reading.decode import DataError
 from metapl.data.reading.records import Records
 from metapl.data.sources.source import Files, Images, InMemory, Source
-from metapl.data.splits.split import Rows, Split, count, labels_of
-
-ROLES = ("labeled", "unlabeled", "val", "test")
+from metapl.data.splits.split import ROLES, PartRows, Role, Split, count, labels_of
 
 _BLOCK = 4096  # pictures hashed at a time
 
 
-def make(source: Source, split: Split, images: Mapping[str, Images]) -> dict[str, Any]:
+def make(source: Source, split: Split, images: Mapping[Role, Images]) -> dict[str, Any]:
     """Describe the split; `images` are the pictures of each role."""
     content: dict[str, Any] = {
         "source": split.spec.source,
         "split": split.spec.text,
         "class_names": list(source.class_names),
-        **{role: _role(source, role, getattr(split, role), images[role]) for role in ROLES},
+        **{role: _role(source, role, split.rows(role), images[role]) for role in ROLES},
     }
     return content | {"checksum": _sha256([json.dumps(content, sort_keys=True).encode()])}
 
@@ -45,7 +43,7 @@ def check_manifest(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     raise DataError(f"the data are not those that the run began with: {told}")
 
 
-def _role(source: Source, role: str, rows: Rows, images: Images) -> dict[str, Any]:
+def _role(source: Source, role: str, rows: PartRows, images: Images) -> dict[str, Any]:
     labels = labels_of(source, rows)
     found: dict[str, Any] = {
         "count": count(rows),
@@ -70,7 +68,7 @@ def _changes(role: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
     return [f"{role} changed ({', '.join(changed)})"] if changed else []
 
 
-def _bytes_of_rows(rows: Rows) -> Iterable[bytes]:
+def _bytes_of_rows(rows: PartRows) -> Iterable[bytes]:
     for part, indices in rows:
         yield f"{part}:{len(indices)}:".encode()
         yield indices.astype("<i8").tobytes()

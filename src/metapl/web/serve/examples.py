@@ -77,8 +77,8 @@ def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> Ex
         found = pictures.load(settings, places)
         if any(stored.get(key) != found.manifest[key] for key in ("class_names", "labeled")):
             raise DataError("the labelled pictures are not those that the run was trained with any more")
-        rows = evenly(found.labels, count)
-        return _look(predictor, found.labeled, settings.size, rows, found.labels)
+        images, labels = found.roles["labeled"]
+        return _look(predictor, images, settings.size, evenly(labels, count), labels)
 
 
 def evenly(labels: NDArray[np.int32], count: int) -> NDArray[np.int64]:
