@@ -148,7 +148,7 @@ def test_balanced_splits_that_cannot_be() -> None:
         split("digits@45#1", digits)
     with pytest.raises(DataError, match="take 10"):
         split("digits@5#1", digits)
-    with pytest.raises(DataError, match=r"the class \d has \d+ labelled pictures, 1000 are asked for"):
+    with pytest.raises(DataError, match=r"the class \d has \d+ labelled pictures, but needs 1000"):
         split("digits@10000#1", digits)
 
 

@@ -46,7 +46,7 @@ class BadImage(DataError):  # noqa: N818 (the audit lists them: each is a findin
 def decode_file(path: Path) -> NDArray[np.uint8]:
     """Read a picture file: [H, W, 3]."""
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        with open(path, "rb", opener=open_without_waiting) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise BadImage(str(path), "not a file")
@@ -64,8 +64,8 @@ def decode_bytes(data: bytes, name: str) -> NDArray[np.uint8]:
     return _decode(io.BytesIO(data), name)
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
-    # A named pipe among the pictures would block the reader for ever.
+def open_without_waiting(path: str | Path, flags: int) -> int:
+    """Opener for `open`: a named pipe among the pictures would block it for ever."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
