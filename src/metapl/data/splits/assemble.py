@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.data.reading.decode import DataError
-from metapl.data.sources.dataset import Dataset
+from metapl.data.sources.dataset import Dataset, Role
 from metapl.data.sources.on_disk import Examples, OnDisk, read, stack, usual_reading
 from metapl.data.sources.source import Images, InMemory, Part, PictureConfig, Source
 from metapl.data.splits import manifest
 from metapl.data.splits.select import select_roles
-from metapl.data.splits.split import Role, Split, labels_of
+from metapl.data.splits.split import Split, labels_of
 from metapl.system import runtime
 
 MEMORY_LIMIT = 8_000_000_000  # bytes of pictures decoded into memory; the same limit as data.npz's own

@@ -16,8 +16,9 @@ import numpy as np
 
 from metapl.data.reading.decode import DataError, open_without_waiting
 from metapl.data.reading.records import Records
+from metapl.data.sources.dataset import ROLES, Role
 from metapl.data.sources.source import Files, Images, InMemory, Source
-from metapl.data.splits.split import ROLES, PartRows, Role, Split, count, labels_of
+from metapl.data.splits.split import PartRows, Split, count, labels_of
 
 CONTENTS = "contents_crc32"
 

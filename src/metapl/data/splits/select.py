@@ -5,8 +5,9 @@ from numpy.typing import NDArray
 
 from metapl.data.reading.decode import DataError
 from metapl.data.reading.records import Records
+from metapl.data.sources.dataset import ROLES, Role
 from metapl.data.sources.source import Files, Images, InMemory, Part, Source, unlabeled_labels
-from metapl.data.splits.split import ROLES, PartRows, Role, Split, labels_of
+from metapl.data.splits.split import PartRows, Split, labels_of
 
 
 def select_roles(source: Source, split: Split) -> dict[Role, Part]:

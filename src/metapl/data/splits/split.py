@@ -15,17 +15,15 @@
 `name`          The source's own division.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metapl.data.reading.records import Records
+from metapl.data.sources.dataset import Role
 from metapl.data.sources.source import DataError, Source
 from metapl.data.sources.spec import Spec
-
-Role = Literal["labeled", "unlabeled", "val", "test"]
-ROLES: tuple[Role, ...] = ("labeled", "unlabeled", "val", "test")
 
 # Rows of one or more parts of a source, one part after the other.
 PartRows = tuple[tuple[str, NDArray[np.int64]], ...]
