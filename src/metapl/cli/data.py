@@ -18,7 +18,7 @@ from metapl.system.folders import claim, next_free
 
 if TYPE_CHECKING:
     from metapl.augment.views import Augmentation
-    from metapl.data.audit.leave_out import Hashed, LeaveOut, Look
+    from metapl.data.audit.leave_out import Hashed, HashLookup, LeaveOut
     from metapl.data.reading.files import Folders
     from metapl.data.sources.source import Source
 
@@ -230,7 +230,7 @@ def _evaluation(spec: str, data_dir: Path | None) -> "dict[str, Hashed]":
     return leave_out.read(Path(spec)) if _is_hashes(spec) else leave_out.evaluation_of(_open(spec, data_dir))
 
 
-def _look(spec: str, part: str, data_dir: Path | None, rows: int | None) -> "Look":
+def _look(spec: str, part: str, data_dir: Path | None, rows: int | None) -> "HashLookup":
     """How the rows' hashes are had; there must be as many as there are probabilities."""
     from metapl.data.audit import leave_out
 

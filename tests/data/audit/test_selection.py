@@ -205,7 +205,7 @@ def test_too_few_names_are_an_error(tmp_path: Path) -> None:
     np.save(tmp_path / "p.npy", some_probabilities(5, 2))
     (tmp_path / "names.txt").write_text("a\nb\n")
     found = selection.select(tmp_path / "p.npy", Rules())
-    with pytest.raises(ConfigError, match="names for 2 rows only"):
+    with pytest.raises(ConfigError, match="names for only 2 rows"):
         selection.write(found, probabilities.names(tmp_path / "p.npy", tmp_path / "names.txt"), Rules(), None, tmp_path)
 
 

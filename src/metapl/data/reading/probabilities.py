@@ -90,7 +90,9 @@ def _csv_chunks(path: Path) -> Iterator[Chunk]:
                 yield np.array([row[1:] for row in piece], dtype=np.float32).reshape(len(piece), width - 1)
             except ValueError:
                 last = first + len(piece) - 1
-                raise ConfigError(f"{path}: one of the rows {first} to {last} does not have {width - 1} numbers") from None
+                raise ConfigError(
+                    f"{path}: one of the rows {first} to {last} does not have {width - 1} numbers"
+                ) from None
             first += len(piece)
 
 
