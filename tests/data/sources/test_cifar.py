@@ -156,7 +156,7 @@ def test_missing_files_are_told_with_origin_and_place(tmp_path: Path) -> None:
         (pickle.dumps({"data": pixels(1), "labels": [1, 2, "x"]}, protocol=2), "one whole number for each"),
         (pickle.dumps({"data": pixels(1), "labels": [1, 2, 10]}, protocol=2), "outside the 10 classes"),
         (pickle.dumps({"data": pixels(1), "labels": [1, 2, -1]}, protocol=2), "outside the 10 classes"),
-        (pickle.dumps({"labels": [1, 2, 3]}, protocol=2), "no data"),
+        (pickle.dumps({"labels": [1, 2, 3]}, protocol=2), "does not have 3072 bytes for each picture"),
     ],
 )
 def test_damaged_batches_are_named(tmp_path: Path, packed: bool, content: bytes, reason: str) -> None:

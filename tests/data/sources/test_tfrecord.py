@@ -234,5 +234,5 @@ def test_real_labels_are_refused_where_they_mean_nothing(folder: Path) -> None:
     with pytest.raises(DataError, match=r"77\.JPEG is not the name of an ILSVRC-2012 validation picture"):
         pictures_of.load(TFRecord(real_labels="real.json"), [folder])
     (folder / "validation-00000-of-00001").write_bytes(validation_picture(1, 3))
-    with pytest.raises(DataError, match="ImageNet's 1,000 classes, the data have 3"):
+    with pytest.raises(DataError, match="ImageNet's 1,000 classes, but the data have 3"):
         pictures_of.load(TFRecord(real_labels="real.json"), [folder])

@@ -98,9 +98,9 @@ def _exact_overlaps(groups: Iterable[Group]) -> tuple[Overlap, ...]:
     tally = _Tally()
     for group in groups:
         counts = Counter(picture.part for picture in group)
-        for own in counts:
-            others = [part for part, count in counts.items() if part != own or count > 1]
-            tally.add((picture for picture in group if picture.part == own), others)
+        for part in counts:
+            having_copies = [other for other, count in counts.items() if other != part or count > 1]
+            tally.add((picture for picture in group if picture.part == part), having_copies)
     return tally.overlaps()
 
 
@@ -109,8 +109,8 @@ def _near_overlaps(clusters: Iterable[Cluster], pairs: Iterable[tuple[Cluster, C
     for cluster in clusters:
         counts = Counter(part for group in cluster for part in _parts(group))
         for group in cluster:
-            own = _parts(group)
-            tally.add(group, [part for part, count in counts.items() if count > (part in own)])
+            of_group = _parts(group)
+            tally.add(group, [part for part, count in counts.items() if count > (part in of_group)])
     for left, right in pairs:
         for cluster, other in ((left, right), (right, left)):
             parts = set[str]().union(*map(_parts, other))

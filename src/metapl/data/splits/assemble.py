@@ -15,7 +15,7 @@ from metapl.data.splits.select import select_roles
 from metapl.data.splits.split import Split, labels_of
 from metapl.system import runtime
 
-MEMORY_LIMIT = 8_000_000_000  # bytes of pictures decoded into memory; the same limit as data.npz's own
+MEMORY_LIMIT = 8_000_000_000  # bytes of pictures decoded into memory; as large as npz's max_gigabytes
 MEMORY_SHARE = 0.25  # of the machine's memory: a CPU's "device" keeps a copy of its own
 
 

@@ -125,19 +125,19 @@ def _contents(images: Mapping[Role, Images]) -> dict[str, int]:
     Small sets are read whole. Of larger ones, the edges of up to 10,000 files are: compressed pictures of one size
     that are not equal differ there.
     """
-    paths = {role: _paths(own) for role, own in images.items()}
+    paths = {role: _paths(of_role) for role, of_role in images.items()}
     total = sum(_size(path) for path in set().union(*paths.values()))
     edge, most = (total, max(map(len, paths.values()))) if total <= _SMALL else (_EDGE, _MOST_FILES)
     known: dict[Path, int] = {}  # the same file may have two roles
     crcs: dict[str, int] = {}
-    for role, own in paths.items():
+    for role, of_role in paths.items():
         crc = 0
-        for row in np.unique(np.linspace(0, len(own) - 1, min(len(own), most)).astype(int)).tolist():
-            path = own[row]
+        spread = np.linspace(0, len(of_role) - 1, min(len(of_role), most)).astype(int)
+        for path in (of_role[row] for row in np.unique(spread).tolist()):
             if path not in known:
                 known[path] = zlib.crc32(_edges(path, edge))
             crc = zlib.crc32(known[path].to_bytes(4, "little"), crc)
-        if own:
+        if of_role:
             crcs[role] = crc
     return crcs
 
