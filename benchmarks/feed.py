@@ -31,12 +31,12 @@ FIRST_STAGE, WARM_UP_STEPS = 0, 3
 
 
 def write_pictures(source: PictureConfig, data_dir: Path, count: int, folder: Path) -> None:
-    """Write `count` pictures without labels, and a tenth as many with labels, into a folder."""
+    """Leave `count` pictures without labels, and a tenth as many with labels, in a folder."""
     loaded = data.pictures.load(source, [data_dir])
-    for row, label in enumerate(loaded.labels[: count // 10]):
-        save(loaded.labeled, row, folder / "labeled" / loaded.class_names[label])
+    for row, label in enumerate(loaded.labels("labeled")[: count // 10]):
+        save(loaded.images("labeled"), row, folder / "labeled" / loaded.class_names[label])
     for row in range(count):
-        save(loaded.unlabeled, row, folder / "unlabeled")
+        save(loaded.images("unlabeled"), row, folder / "unlabeled")
 
 
 def save(images: Images, row: int, folder: Path) -> None:

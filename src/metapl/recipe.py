@@ -1,9 +1,9 @@
-"""From a choice (network, size, batches, steps) to the settings of two runs: with and without unlabelled pictures.
+"""Settings of two runs, with and without unlabelled pictures, for a choice of network, size, batches and steps.
 
 Both have the same network, views, label smoothing, weight decay and learning rate. In `metapl fit`, teacher and student
-of MPL start from the baseline's weights: with the few steps that a small budget has, a student that begins with
-nothing ends behind its baseline (docs/own_pictures.md has the measurements). So the baseline gets BASELINE times the
-steps: it is to have learnt all that there is in the labels.
+of MPL start from the baseline's weights: with the few steps of a small budget, a student that starts from random
+weights ends behind its baseline (docs/own_pictures.md has the measurements). So the baseline gets BASELINE times the
+steps, to learn all that the labels can teach.
 """
 
 import dataclasses
@@ -28,7 +28,10 @@ from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.types import ModelConfig
 
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean and deviation that timm's weights are used to
+IMAGENET = (
+    (0.485, 0.456, 0.406),
+    (0.229, 0.224, 0.225),
+)  # mean and deviation of the pictures that timm's weights were trained on
 LEARNING_RATE, FINETUNING_RATE = 0.05, 1e-4
 WEIGHT_DECAY, SMOOTHING = 5e-4, 0.1
 BASELINE = 2  # times the steps of MPL
@@ -45,7 +48,7 @@ NETWORKS: dict[str, ModelConfig] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen for these data and this machine."""
+    """What suits the data, the machine and the budget."""
 
     network: str
     size: int
@@ -55,26 +58,26 @@ class Choice:
     finetune_steps: int
     sampling: Literal["epochs", "balanced"] = "epochs"
     prior: tuple[float, ...] = ()
-    """Shares of the classes that logits are adjusted by; none: they are not."""
+    """Shares of the classes, by which logits are adjusted; empty: not adjusted."""
     learning_rate: float = LEARNING_RATE
 
 
 def model(name: str, size: int) -> ModelConfig:
-    """The network by its name; pictures below 64 pixels want a stem that does not shrink them."""
-    found = NETWORKS[name]
-    if isinstance(found, (ResNet, EfficientNet)) and size < 64:
-        return dataclasses.replace(found, stem="cifar")
-    return found
+    """The network of this name; for pictures below 64 pixels, with a stem that does not shrink them."""
+    network = NETWORKS[name]
+    if isinstance(network, (ResNet, EfficientNet)) and size < 64:
+        return dataclasses.replace(network, stem="cifar")
+    return network
 
 
 def augmentation(size: int, mirror: bool, of_imagenet: bool) -> Augmentation:
-    """Views for such pictures: moved by up to an eighth, mirrored where that keeps the class."""
-    found = views.usual(mirror, max(1, size // 8))
-    return dataclasses.replace(found, mean=IMAGENET[0], std=IMAGENET[1]) if of_imagenet else found
+    """Views of such pictures: moved by up to an eighth, and mirrored if `mirror`."""
+    usual = views.usual(mirror, max(1, size // 8))
+    return dataclasses.replace(usual, mean=IMAGENET[0], std=IMAGENET[1]) if of_imagenet else usual
 
 
 def supervised(choice: Choice, base: Config, steps: int) -> Config:
-    """The baseline: labelled pictures alone."""
+    """The baseline, which learns from labelled pictures alone."""
     method = Supervised(_optimizer(choice, steps), SMOOTHING, logit_adjustment=_adjustment(choice))
     stage = Stage(method, steps, choice.labeled_batch, labeled_sampling=choice.sampling)
     return dataclasses.replace(base, stages=(stage,), **_reports(choice))
@@ -83,7 +86,7 @@ def supervised(choice: Choice, base: Config, steps: int) -> Config:
 def mpl(choice: Choice, base: Config) -> Config:
     """Meta Pseudo Labels with a UDA teacher, then finetuning on the labelled pictures.
 
-    Without weights to start from, the baseline is its first stage.
+    Without `init_from`, the first stage trains the baseline, and MPL starts from it.
     """
     method = MPL(
         label_smoothing=SMOOTHING,
@@ -127,12 +130,11 @@ def _reports(choice: Choice) -> dict[str, Any]:
 def base(
     data: PictureConfig, network: ModelConfig, seed: int, mirror: bool, init_from: str, of_imagenet: bool
 ) -> Config:
-    """What both runs have in common."""
+    """The settings that both runs share."""
     view = augmentation(data.size, mirror, of_imagenet)
     return Config(seed=seed, data=data, model=network, init_from=init_from, augmentation=view)
 
 
-def shares(labels: NDArray[np.int32], classes: int) -> tuple[float, ...]:
-    """How often each class is among the labelled pictures."""
-    counts = np.bincount(labels, minlength=classes)
+def shares(counts: NDArray[np.int64]) -> tuple[float, ...]:
+    """Each class's share of the labelled pictures."""
     return tuple((counts / counts.sum()).tolist())

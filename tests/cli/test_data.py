@@ -49,7 +49,7 @@ def rows_in(path: Path) -> list[int]:
 def test_check_of_a_clean_source(capsys: pytest.CaptureFixture[str]) -> None:
     check(["clean", "--out", "audit"])
     assert json.loads(Path("audit/audit.json").read_text())["findings"] == []
-    assert "nothing to say against it" in capsys.readouterr().out
+    assert "no problems, nothing to note" in capsys.readouterr().out
 
 
 def test_check_of_a_leaky_source_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,7 +57,7 @@ def test_check_of_a_leaky_source_exits_with_1(capsys: pytest.CaptureFixture[str]
         check(["leaky"])
     assert stopped.value.code == 1
     assert Path("runs/check/audit.json").is_file()
-    assert "test: 1 picture has one in unlabeled with equal pixels (a leak)" in capsys.readouterr().out
+    assert "test: 1 picture has a copy in unlabeled with equal pixels (a leak)" in capsys.readouterr().out
 
 
 def test_select_keeps_the_best(probabilities: Path) -> None:

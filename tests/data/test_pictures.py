@@ -39,9 +39,9 @@ def test_reading_goes_by_the_settings() -> None:
 
 def test_loading_goes_by_the_split() -> None:
     data = pictures.load(Digits(split="digits@40#2"), [])
-    assert (len(data.labeled), len(data.unlabeled), len(data.test)) == (40, 1437, 360)
+    assert (len(data.images("labeled")), len(data.images("unlabeled")), len(data.images("test"))) == (40, 1437, 360)
     assert data.manifest["split"] == "digits@40#2"
-    assert len(pictures.load(Digits(), []).labeled) == 1437
+    assert len(pictures.load(Digits(), []).images("labeled")) == 1437
 
 
 def test_sources_do_without_jax() -> None:

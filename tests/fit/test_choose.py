@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from metapl.fit import choose
-from metapl.fit.choose import Facts, Probe
-from metapl.fit.request import Request, seconds
+from metapl.fit.budget import Probe
+from metapl.fit.choose import DataSummary
+from metapl.fit.duration import seconds
+from metapl.fit.request import Request
 from metapl.schema import ConfigError
 
 
-def facts(side: int = 32, counts: tuple[int, ...] = (50, 50), unlabeled: int = 1000) -> Facts:
-    return Facts(side, np.repeat(np.arange(len(counts)), counts).astype(np.int32), len(counts), unlabeled)
+def data(side: int = 32, counts: tuple[int, ...] = (50, 50), unlabeled: int = 1000) -> DataSummary:
+    return DataSummary(side, np.array(counts), unlabeled)
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +25,7 @@ def at(step_s: float):
 
 
 def test_more_time_buys_a_larger_network_and_more_steps():
-    chosen = [choose.plan(Request(budget=b), facts(), at(0.01), 0.0).choice for b in ("2m", "30m", "20h")]
+    chosen = [choose.plan(Request(budget=b), data(), at(0.01), 0.0).choice for b in ("2m", "30m", "20h")]
     work = [choose.WORK[choice.network] for choice in chosen]
     assert work == sorted(work)
     assert work[0] < work[-1]
@@ -31,7 +33,7 @@ def test_more_time_buys_a_larger_network_and_more_steps():
 
 
 def test_steps_fill_the_budget_and_no_more():
-    choice = choose.plan(Request(budget="10m", network="wrn-10-1", size=32), facts(), at(0.02), 10.0).choice
+    choice = choose.plan(Request(budget="10m", network="wrn-10-1", size=32), data(), at(0.02), 10.0).choice
     ratio = 2 + 1.5 * (2 + 3 * choice.unlabeled_batch / choice.labeled_batch)
     assert 400 < choice.steps * 0.02 * (ratio + 0.2) + 6 + 10 <= 600
 
@@ -43,13 +45,13 @@ def test_a_network_that_turns_out_too_slow_is_exchanged():
         seen.append((choice.network, choice.size))
         return Probe(1.0, 10.0 if len(seen) == 1 else 0.001)
 
-    choice = choose.plan(Request(budget="20h"), facts(64), measure, 0.0).choice
+    choice = choose.plan(Request(budget="20h"), data(64), measure, 0.0).choice
     assert len(seen) == 2
     assert (choice.network, choice.size) == seen[1]
 
 
 def test_large_budgets_end_where_more_changes_little():
-    plan = choose.plan(Request(budget="20h"), facts(8), at(1e-4), 0.0)
+    plan = choose.plan(Request(budget="20h"), data(8), at(1e-4), 0.0)
     assert plan.choice.network == "mlp"
     assert plan.choice.steps == 3125  # a thousand epochs
     assert any("not used up" in reason for reason in plan.reasons)
@@ -60,7 +62,7 @@ def test_large_budgets_end_where_more_changes_little():
     [((50, 50), "epochs", False), ((50, 10), "epochs", True), ((500, 3), "balanced", False)],
 )
 def test_unequal_classes_are_evened_out_one_way_or_the_other(counts, sampling, adjusted):
-    plan = choose.plan(Request(steps=10), facts(counts=counts), at(1.0), 0.0)
+    plan = choose.plan(Request(steps=10), data(counts=counts), at(1.0), 0.0)
     assert plan.choice.sampling == sampling
     assert bool(plan.choice.prior) == adjusted
     assert any("times the pictures of the smallest" in reason for reason in plan.reasons) == (counts[0] != counts[1])

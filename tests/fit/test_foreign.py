@@ -1,4 +1,4 @@
-"""Noticing pictures of other things, and nothing where there is nothing."""
+"""Pictures of other things are noticed, and there is no false alarm."""
 
 import numpy as np
 import pytest
@@ -8,22 +8,22 @@ from metapl.fit import foreign
 
 def test_the_same_kind_hardly_ever_raises_an_alarm():
     rng = np.random.default_rng(0)
-    found = [foreign.look(rng.normal(size=40), rng.normal(size=500)) for _ in range(200)]
-    assert sum(one.suspected for one in found) <= 1
+    results = [foreign.compare(rng.normal(size=40), rng.normal(size=500)) for _ in range(200)]
+    assert sum(result.suspected for result in results) <= 1
 
 
 @pytest.mark.parametrize(("share", "noticed"), [(1.0, True), (0.5, True), (0.05, False)])
 def test_foreign_pictures_are_noticed_by_their_share(share, noticed):
     rng = np.random.default_rng(1)
     strange = rng.normal(size=1000) + 6.0 * (np.arange(1000) < share * 1000)
-    found = foreign.look(rng.normal(size=200), strange)
-    assert found.suspected == noticed
-    assert found.share == pytest.approx(share, abs=0.1)
+    result = foreign.compare(rng.normal(size=200), strange)
+    assert result.suspected == noticed
+    assert result.share == pytest.approx(share, abs=0.1)
 
 
 def test_few_held_out_pictures_are_no_proof():
-    assert not foreign.look(np.array([0.0, 1.0]), np.linspace(0.5, 1.5, 100)).suspected
-    assert foreign.look(np.array([0.0]), np.arange(5.0)) is None
+    assert not foreign.compare(np.array([0.0, 1.0]), np.linspace(0.5, 1.5, 100)).suspected
+    assert foreign.compare(np.array([0.0]), np.arange(5.0)) is None
 
 
 def test_unsure_answers_and_far_features_are_strange():

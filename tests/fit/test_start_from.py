@@ -30,7 +30,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         recognise(str(tmp_path / "text.safetensors"))
     save_file({"encoder.weight": np.zeros((2, 2), np.float32)}, tmp_path / "other.safetensors")
-    with pytest.raises(ConfigError, match="neither of our runs nor timm's"):
+    with pytest.raises(ConfigError, match="neither from a run of metapl nor timm's"):
         recognise(str(tmp_path / "other.safetensors"))
 
 

@@ -10,7 +10,8 @@ from typing import Annotated
 import tyro
 
 from metapl.bench import report as reports
-from metapl.bench import run, settings
+from metapl.bench import settings
+from metapl.bench.benchmark import benchmark
 from metapl.cli.flags import asks_for_help, parse, split_words
 from metapl.cli.verbs import print_help
 from metapl.schema import validate
@@ -51,7 +52,7 @@ def bench(args: Sequence[str]) -> None:
     runtime.start()
     terminal = Terminal()
     with _progress(terminal) as tell:
-        report = run.run(flags.bench, tell)
+        report = benchmark(flags.bench, tell)
     (out / "bench.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     terminal.print(*reports.tables(report), sep="\n")
     say(terminal, f"wrote {out}/bench.json")

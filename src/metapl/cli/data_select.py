@@ -14,7 +14,7 @@ from metapl.cli.data_folders import folders
 from metapl.cli.flags import parse
 from metapl.data import open_source
 from metapl.data.audit import leave_out, selection
-from metapl.data.audit.leave_out import Hashed, LeaveOut, Look
+from metapl.data.audit.leave_out import Hashed, HashLookup, LeaveOut
 from metapl.data.audit.near import MAX_DISTANCE
 from metapl.data.reading import probabilities
 from metapl.schema import ConfigError, validate
@@ -112,7 +112,7 @@ def _evaluation(spec: str, data_dir: Path | None) -> dict[str, Hashed]:
     return leave_out.evaluation_of(open_source.open_source(spec, folders(data_dir)))
 
 
-def _look(spec: str, part: str, data_dir: Path | None, rows: int | None) -> Look:
+def _look(spec: str, part: str, data_dir: Path | None, rows: int | None) -> HashLookup:
     """Return a function from rows to hashes; there must be as many pictures as rows of probabilities."""
     if _is_hashes(spec):
         hashed = _named_part(leave_out.read(Path(spec)), part, spec)

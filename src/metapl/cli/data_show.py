@@ -63,9 +63,10 @@ def show(args: Sequence[str]) -> None:
     dataset = pictures.load(flags.data, folders(flags.data_dir))
     out = claim(flags.out or next_free(Path("runs/show")))
     runtime.start()
-    chosen = contact_sheet.classes_in_turn(dataset.labels, flags.rows)
-    originals = assemble.to_array(dataset.labeled, flags.size, chosen)
-    names = [dataset.class_names[label] for label in dataset.labels[chosen]]
+    images, labels = dataset.roles["labeled"]
+    chosen = contact_sheet.classes_in_turn(labels, flags.rows)
+    originals = assemble.to_array(images, flags.size, chosen)
+    names = [dataset.class_names[label] for label in labels[chosen]]
     sheet = out / "contact_sheet.png"
     contact_sheet.show(originals, names, flags.augmentation, sheet, flags.columns, flags.seed)
     say(Terminal(), f"Wrote {sheet}")

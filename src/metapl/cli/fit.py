@@ -40,9 +40,10 @@ def fit(args: Sequence[str]) -> None:
     """
     flags = parse(FitFlags, "metapl fit", fit, args)
     validate(flags)
-    from metapl.fit import run
+    from metapl.fit.fit import fit as fit_pictures
+    from metapl.fit.folder import usual_folder
     from metapl.system import runtime
 
     runtime.start()
-    out = flags.out or run.usual_folder(flags.data, flags.request)
-    run.fit(flags.data, flags.request, out, Terminal())
+    out = flags.out or usual_folder(flags.data, flags.request)
+    fit_pictures(flags.data, flags.request, out, Terminal())

@@ -45,7 +45,8 @@ def resume(args: Sequence[str]) -> None:
     flags = parse(ResumeFlags, "metapl resume", resume, args)
     validate(flags)
     out, places = flags.run.absolute(), folders(flags.data_dir.absolute()) if flags.data_dir else None
-    from metapl.runs import run, run_folder
+    from metapl.runs import run_folder
+    from metapl.runs.resume import resume_run
     from metapl.system import processes
     from metapl.system.sharding import Parallel
 
@@ -55,4 +56,4 @@ def resume(args: Sequence[str]) -> None:
     runtime.connect(flags.cluster)
     with processes.together(), run_folder.where_it_began(out):
         runtime.start()
-        run.resume(out, places, Terminal(quiet=not processes.is_leader()), parallel)
+        resume_run(out, places, Terminal(quiet=not processes.is_leader()), parallel)

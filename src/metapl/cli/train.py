@@ -13,7 +13,8 @@ from metapl import config as configs
 from metapl.cli.data_folders import folders
 from metapl.cli.flags import asks_for_help, parse
 from metapl.cli.verbs import INDENT, print_help
-from metapl.runs import run, run_folder
+from metapl.runs import run_folder
+from metapl.runs.start import start_run
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system import processes, runtime
 from metapl.system.folders import next_free
@@ -76,7 +77,7 @@ def _train(flags: TrainFlags, usual: Path) -> None:
         out = Path(processes.leader_decides(lambda: str(run_folder.claim(flags.out or next_free(usual)))))
         runtime.start()
         terminal = Terminal(quiet=not processes.is_leader())
-        run.run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, terminal)
+        start_run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, terminal)
 
 
 def _presets() -> str:

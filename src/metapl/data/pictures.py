@@ -1,4 +1,4 @@
-"""The sources of pictures. A new one is one file beside this one and one row in this table."""
+"""The sources of pictures. A new one is one file in sources/ and one row in this table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,10 +11,10 @@ from metapl.data.reading.records import Records
 from metapl.data.sources import cifar, csv_list, digits, folder, idx, imagenet_real, npz, svhn, tfrecord
 from metapl.data.sources.source import Files, Images, PictureConfig, Source
 from metapl.data.sources.spec import parse_for
-from metapl.data.splits.assemble import PictureDataset, assemble
+from metapl.data.splits.assemble import SplitSource, assemble
 from metapl.data.splits.split import make_split
 
-# settings -> read(settings, folders to look in)
+# settings -> read(settings, folders to search)
 READERS: dict[type[PictureConfig], Callable[[Any, Folders], Source]] = {
     digits.Digits: digits.read,
     cifar.Cifar10: cifar.read,
@@ -30,34 +30,34 @@ READERS: dict[type[PictureConfig], Callable[[Any, Folders], Source]] = {
 
 
 def read(config: PictureConfig, folders: Folders) -> Source:
-    """Read the source that the settings are of."""
+    """Read the source that the settings describe."""
     return READERS[type(config)](config, folders)
 
 
-def load(config: PictureConfig, folders: Folders) -> PictureDataset:
-    """Read the source and divide it as its `split` says."""
-    spec = parse_for(config.split, config.name)  # before anything is read: a wrong name costs no time
+def load(config: PictureConfig, folders: Folders) -> SplitSource:
+    """Read the source and split it as its `split` setting says."""
+    spec = parse_for(config.split, config.name)  # before reading anything, so that a wrong name fails at once
     source = read(config, folders)
-    dataset = assemble(source, make_split(spec, source))
-    return dataset._replace(test_real=_real_labels(config, dataset, folders))
+    loaded = assemble(source, make_split(spec, source))
+    return loaded._replace(test_real=_real_labels(config, loaded, folders))
 
 
-def _real_labels(config: PictureConfig, dataset: PictureDataset, folders: Folders) -> NDArray[np.bool_] | None:
-    """Which labels are right for each test picture (ImageNet-ReaL), if the settings name a file that says so."""
+def _real_labels(config: PictureConfig, loaded: SplitSource, folders: Folders) -> NDArray[np.bool_] | None:
+    """Which labels are right for each test picture [N, classes]; None unless the settings name a file of them."""
     if not isinstance(config, (folder.Folder, tfrecord.TFRecord)) or not config.real_labels:
         return None
     real = imagenet_real.read(folders, config.real_labels)
-    names = _file_names(dataset.test, config.name_field if isinstance(config, tfrecord.TFRecord) else "")
-    mask = imagenet_real.as_mask(imagenet_real.in_order_of(real, names), len(dataset.class_names))
-    imagenet_real.refuse_other_numbers(mask, dataset.test_labels)
+    names = _file_names(loaded.images("test"), config.name_field if isinstance(config, tfrecord.TFRecord) else "")
+    mask = imagenet_real.as_mask(imagenet_real.in_order_of(real, names), len(loaded.class_names))
+    imagenet_real.refuse_other_numbers(mask, loaded.labels("test"))
     return mask
 
 
 def _file_names(images: Images, field: str) -> list[str]:
-    """What the pictures' files are called, or were called before they became records."""
+    """The names of the pictures' files; for records, the names that the files had before."""
     match images:
         case Files(paths=paths):
             return [path.name for path in paths]
         case Records():
             return [images.text(i, field) or images.name(i) for i in range(len(images))]
-    raise TypeError(f"pictures of the kind {type(images).__name__} have no file names")
+    raise TypeError(f"pictures of type {type(images).__name__} have no file names")

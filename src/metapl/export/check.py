@@ -63,7 +63,8 @@ def _own(predictor: Predictor, run: Path, folders: Folders) -> Asked:
             (dataset,) = data.load(config, [predictor.config.seed], places)
             return Asked(np.asarray(dataset.test[:COUNT]), "test examples of the run")
         found = pictures.load(config, places)
-        images, part = (found.test, "test") if len(found.test) else (found.labeled, "labelled")
+        has_test = len(found.images("test")) > 0
+        images, part = (found.images("test"), "test") if has_test else (found.images("labeled"), "labelled")
         rows = np.linspace(0, len(images) - 1, min(COUNT, len(images))).astype(int)
         chosen = np.stack([read(images, int(row), config.size) for row in rows])
     if chosen.shape[1:] != predictor.example.shape:

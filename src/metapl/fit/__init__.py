@@ -1,1 +1,1 @@
-"""`metapl fit`: a folder with few labelled and many unlabelled pictures in; a model and an honest verdict out."""
+"""`metapl fit`: takes a folder with few labelled and many unlabelled pictures, gives a model and an honest verdict."""

@@ -1,32 +1,33 @@
-"""Which unlabelled pictures are worth a label: unsure ones, and no two alike.
+"""Which unlabelled pictures to label next: unsure ones that differ from each other.
 
-The most unsure pictures of a model are often the same mistake many times. So of the ten times too many that are least
-sure (the smallest margin between the two best classes; half of the pictures, where there are fewer), those are taken in
-turn that are farthest from all taken so far, by the model's own features.
+The pictures that a model is least sure of are often the same mistake many times. So first ten times as many as wanted
+are taken, those with the smallest margin between the two best classes (of fewer pictures, half). From these, pictures
+are chosen one by one: each time the one that is farthest from all chosen so far, by the model's own features.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metapl.evaluate.measures import log_softmax
+from metapl.fit.unit_vectors import unit_vectors
 
-COUNT, CANDIDATES = 50, 10  # so many are listed, of so many times more
+COUNT = 50  # pictures that are listed
+CANDIDATES = 10  # times as many are chosen from
 
 
 def margins(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """How much more probable the best class is than the second best: 0 is a coin's toss."""
+    """The probability of the best class minus that of the second best; 0: the model cannot decide."""
     best = np.sort(np.exp(log_softmax(logits)), axis=-1)
     return best[:, -1] - best[:, -2]
 
 
 def choose(logits: NDArray[np.float32], features: NDArray[np.float32], count: int = COUNT) -> NDArray[np.int64]:
-    """Rows in the order in which labels help most."""
+    """Rows to label, the most useful first."""
     if not len(logits):
         return np.arange(0)
     candidates = max(count, min(count * CANDIDATES, len(logits) // 2))
     unsure = np.argsort(margins(logits), kind="stable")[:candidates]
-    points = features[unsure].astype(np.float64)
-    points /= np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-12)
+    points = unit_vectors(features[unsure])
     taken = [0]
     far = np.linalg.norm(points - points[0], axis=-1)
     while len(taken) < min(count, len(unsure)):

@@ -1,6 +1,6 @@
-"""Read and audit the data, divide them, and write down who is what: pictures.csv, or pictures.npz for arrays.
+"""Decide the role of every picture, and write it down: pictures.csv, or pictures.npz for arrays.
 
-The runs read that file and nothing else, so that a person can see what was done with each picture.
+The runs read that file and nothing else, so a person can see how each picture was used.
 """
 
 import csv
@@ -11,122 +11,74 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
-from metapl.data import open_source, pictures
-from metapl.data.audit import audit
-from metapl.data.audit import table as audit_table
 from metapl.data.audit.audit import Audit
-from metapl.data.reading.files import Folders
+from metapl.data.audit.wording import counted
 from metapl.data.sources import csv_list, npz
-from metapl.data.sources.folder import Folder
-from metapl.data.sources.source import Files, Images, InMemory, Part, PictureConfig, Source
-from metapl.data.sources.spec import parse_for
-from metapl.data.splits.assemble import select
-from metapl.data.splits.split import Rows, labels_of, make_split
-from metapl.fit.parts import Origin, alike, divide
+from metapl.data.sources.dataset import Role
+from metapl.data.sources.source import Files, Images, InMemory, Part, PictureConfig
+from metapl.data.splits.select import join, take
+from metapl.fit.examine import check_classes
+from metapl.fit.roles import MeasuredOn, Rows, assign_roles, group_copies
 from metapl.schema import ConfigError
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
 LIST, ARRAYS = "pictures.csv", "pictures.npz"
-TRAINING = ("labeled", "unlabeled")
-GOES_ON = "the same metapl fit command goes on"
+GOES_ON = "the same metapl fit command continues it"
 
 
-class Listed(NamedTuple):
-    """What the pictures are for, ready to be written, and what there is to say about it."""
+class Listing(NamedTuple):
+    """Pictures by role, ready to be written, and remarks about them."""
 
-    parts: Mapping[str, Part]  # train, val, test, unlabeled
+    roles: Mapping[Role, Part]
     class_names: tuple[str, ...]
-    measured_on: Origin
+    measured_on: MeasuredOn
     remarks: tuple[str, ...]  # sentences for the user and the verdict
-    leaks: int  # labelled pictures that are in val or test, too, and were allowed to be
+    leaks: int  # labelled pictures that are also in val or test, and were allowed
 
 
-def read(data: str, folders: Folders) -> Source:
-    """Find the roles (labeled, unlabeled, val, test) of a folder, a .csv or an .npz."""
-    config = open_source.settings_of(data)
-    if not isinstance(config, (Folder, csv_list.CsvList, npz.Npz)):
-        path = f"./{data}" if Path(data).exists() else "a folder of pictures, a .csv or an .npz"
-        raise ConfigError(f"fit takes your own pictures, and {data!r} is the name of a source; give {path}")
-    source = pictures.read(config, folders)
-    split = make_split(parse_for(config.split, config.name), source)
-    roles = {"labeled": split.labeled, "unlabeled": split.unlabeled, "val": split.val, "test": split.test}
-    if _same(split.labeled, split.unlabeled):  # what a source without unlabelled pictures trains on instead
-        del roles["unlabeled"]
-    parts = {role: Part(select(source, rows), labels_of(source, rows)) for role, rows in roles.items() if rows}
-    _check_classes(source.class_names, parts["labeled"].labels)
-    return Source(parts, source.class_names)
-
-
-def _same(some: Rows, others: Rows) -> bool:
-    return len(some) == len(others) == 1 and some[0][0] == others[0][0] and np.array_equal(some[0][1], others[0][1])
-
-
-def _check_classes(class_names: tuple[str, ...], labels: NDArray[np.int32]) -> None:
-    if len(class_names) < 2:
-        raise ConfigError(
-            f"there is one class only ({class_names[0]}), and whatever is shown would be it; a classifier needs "
-            "two classes or more, such as one for pictures of anything else"
-        )
-    if missing := [name for i, name in enumerate(class_names) if not np.any(labels == i)]:
-        raise ConfigError(f"no labelled picture is of {', '.join(missing[:5])}; label some, or leave the class out")
-    plain = [name.strip() for name in class_names]
-    if len(set(plain)) < len(plain) or "" in plain:
-        raise ConfigError("two classes have names that differ in spaces alone, or a name is nothing but spaces")
-
-
-def examine(source: Source, console: Console) -> Audit:
-    """Look at every picture once, and say what was found."""
-    found = audit.audit(source, console)
-    audit_table.show(found, console)
-    return found
-
-
-def divided(found: Audit, allow_duplicates: bool, seed: int) -> Listed:
-    """Leave out what cannot be used, refuse leaks, and give every picture its part."""
+def make_listing(audit: Audit, allow_duplicates: bool, seed: int) -> Listing:
+    """Leave out unusable pictures, refuse leaks, and give every other picture its role."""
     remarks: list[str] = []
-    good = {role: np.flatnonzero(_usable(found, role, remarks)) for role in found.surveys}
-    leaks = _leaks(found, good)
-    if leaks and not allow_duplicates:
-        first = found.source.parts["labeled"].images.name(leaks[0])
-        raise ConfigError(
-            f"labelled: {_pictures(len(leaks))} that {_is(len(leaks))} in val or test, too (the first is {first}): the "
-            "result would look better than it is. Remove one of the two, or go on with --allow-duplicates"
-        )
+    good = {role: np.flatnonzero(_usable(audit, role, remarks)) for role in audit.surveys}
+    leaks = _leaks(audit, good)
     if leaks:
-        remarks.append(f"labelled: {_pictures(len(leaks))} in val or test, too: the accuracies are too good")
-    good |= _without_copies(found, good, remarks)
-    labeled, val = _part(found, "labeled", good), _part(found, "val", good)
-    _check_classes(found.source.class_names, labeled.labels)
-    _say_several_labels(found, good["labeled"], remarks)
-    groups = alike(found.surveys["labeled"], good["labeled"])
-    parts = divide(labeled.labels, groups, val.labels, len(good.get("test", ())) > 0, seed)
-    chosen = {
-        "train": _rows(labeled, parts.train),
-        "val": _joined(_rows(labeled, parts.val), _rows(val, parts.val_kept)),
-        "test": _joined(_joined(_rows(labeled, parts.test), _rows(val, parts.val_tests)), _part(found, "test", good)),
-        "unlabeled": _part(found, "unlabeled", good),
+        also_there = f"{counted(len(leaks), 'labelled picture')} {_is(len(leaks))} also in val or test"
+        if not allow_duplicates:
+            first = audit.source.parts["labeled"].images.name(leaks[0])
+            raise ConfigError(
+                f"{also_there} (the first: {first}), so the accuracies would be too high; remove one of the two "
+                "copies, or give --allow-duplicates"
+            )
+        remarks.append(f"{also_there}: the accuracies are too high")
+    good |= _without_copies(audit, good, remarks)
+    labeled, val = _good_part(audit, "labeled", good), _good_part(audit, "val", good)
+    check_classes(audit.source.class_names, labeled.labels)
+    _remark_on_several_labels(audit, good["labeled"], remarks)
+    groups = group_copies(audit.surveys["labeled"], good["labeled"])
+    rows = assign_roles(labeled.labels, groups, val.labels, len(good.get("test", ())) > 0, seed)
+    test = _joined(_rows_of(labeled, rows.test), _rows_of(val, rows.val_part_test))
+    roles: dict[Role, Part] = {
+        "labeled": _rows_of(labeled, rows.labeled),
+        "val": _joined(_rows_of(labeled, rows.val), _rows_of(val, rows.val_part_val)),
+        "test": _joined(test, _good_part(audit, "test", good)),
+        "unlabeled": _good_part(audit, "unlabeled", good),
     }
-    _say_unasked(chosen["test"].labels, parts.measured_on, found.source.class_names, remarks)
-    return Listed(chosen, found.source.class_names, parts.measured_on, tuple(remarks), len(leaks))
+    _remark_on_unmeasured(roles["test"].labels, rows.measured_on, audit.source.class_names, remarks)
+    return Listing(roles, audit.source.class_names, rows.measured_on, tuple(remarks), len(leaks))
 
 
-def _usable(found: Audit, role: str, remarks: list[str]) -> NDArray[np.bool_]:
+def _usable(audit: Audit, role: str, remarks: list[str]) -> NDArray[np.bool_]:
     """Which pictures can be read, and listed in a text file."""
-    images, survey = found.source.parts[role].images, found.surveys[role]
+    images, survey = audit.source.parts[role].images, audit.surveys[role]
     named = np.array([_is_text(images.name(i)) for i in range(len(images))], bool)
     if bad := survey.unreadable:
-        names = ", ".join(one.name for one in bad[:3]) + (" …" if len(bad) > 3 else "")
-        remarks.append(f"{role}: {_pictures(len(bad))} that cannot be read and {_is(len(bad))} left out ({names})")
+        names = ", ".join(picture.name for picture in bad[:3]) + (" …" if len(bad) > 3 else "")
+        remarks.append(f"{role}: {counted(len(bad), 'picture')} cannot be read and {_is(len(bad))} left out ({names})")
     if not named.all():
         count = int(np.sum(~named))
-        remarks.append(f"{role}: {_pictures(count)} whose name is no text in UTF-8 and that {_is(count)} left out")
+        remarks.append(f"{role}: {counted(count, 'picture')} {_is(count)} left out, because the name is not UTF-8")
     return survey.readable & named
-
-
-def _pictures(count: int) -> str:
-    return f"{count:,} picture{'' if count == 1 else 's'}"
 
 
 def _is(count: int) -> str:
@@ -137,87 +89,85 @@ def _is_text(name: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in name)
 
 
-def _leaks(found: Audit, good: Mapping[str, NDArray[np.int64]]) -> list[int]:
-    """Rows of labelled pictures whose very pixels are in val or test."""
-    forbidden = _digests(found, good, "val") | _digests(found, good, "test")
-    digests = found.surveys["labeled"].digests
+def _leaks(audit: Audit, good: Mapping[str, Rows]) -> list[int]:
+    """Rows of labelled pictures whose pixels are also in val or test."""
+    forbidden = _digests(audit, good, "val") | _digests(audit, good, "test")
+    digests = audit.surveys["labeled"].digests
     return [row for row in good["labeled"].tolist() if digests[row].tobytes() in forbidden]
 
 
-def _without_copies(
-    found: Audit, good: Mapping[str, NDArray[np.int64]], remarks: list[str]
-) -> dict[str, NDArray[np.int64]]:
-    """Leave out unlabelled pictures that are in any other part, and val pictures that are in test: nobody needs them.
+def _without_copies(audit: Audit, good: Mapping[str, Rows], remarks: list[str]) -> dict[str, Rows]:
+    """Leave out unlabelled pictures that have any other role, too, and val pictures that are also in test.
 
-    What is held out may come from the labelled ones: with a copy among the unlabelled, it would be learnt from. And
-    what the baseline has learnt from is never strange: copies of it would hide foreign pictures beside them.
+    Pictures may be held out from the labelled ones: a copy among the unlabelled ones would train on them. And copies of
+    pictures that the baseline has learnt never look strange to it: they would hide foreign pictures beside them.
     """
-    test = _digests(found, good, "test")
-    forbidden = {"unlabeled": test | _digests(found, good, "val") | _digests(found, good, "labeled"), "val": test}
+    test = _digests(audit, good, "test")
+    forbidden = {"unlabeled": test | _digests(audit, good, "val") | _digests(audit, good, "labeled"), "val": test}
     kept = {}
-    for role, others in forbidden.items():
+    for role, elsewhere in forbidden.items():
         if role in good:
-            digests = found.surveys[role].digests
-            kept[role] = np.array([row for row in good[role] if digests[row].tobytes() not in others], np.int64)
+            digests = audit.surveys[role].digests
+            kept[role] = np.array([row for row in good[role] if digests[row].tobytes() not in elsewhere], np.int64)
             if copies := len(good[role]) - len(kept[role]):
                 where = "labeled, val or test" if role == "unlabeled" else "test"
-                remarks.append(f"{role}: {_pictures(copies)} left out, as {where} has the same")
+                left_out = f"{counted(copies, 'picture')} {_is(copies)} left out"
+                remarks.append(f"{role}: {left_out}, because {where} has a copy")
     return kept
 
 
-def _digests(found: Audit, good: Mapping[str, NDArray[np.int64]], role: str) -> set[bytes]:
-    return {found.surveys[role].digests[row].tobytes() for row in good.get(role, ())}
+def _digests(audit: Audit, good: Mapping[str, Rows], role: str) -> set[bytes]:
+    return {audit.surveys[role].digests[row].tobytes() for row in good.get(role, ())}
 
 
-def _say_several_labels(found: Audit, rows: NDArray[np.int64], remarks: list[str]) -> None:
+def _remark_on_several_labels(audit: Audit, rows: Rows, remarks: list[str]) -> None:
     labels: dict[bytes, set[int]] = {}
     for row in rows.tolist():
-        digest = found.surveys["labeled"].digests[row].tobytes()
-        labels.setdefault(digest, set()).add(int(found.source.parts["labeled"].labels[row]))
-    if count := sum(len(own) > 1 for own in labels.values()):
-        remarks.append(f"labelled: {_pictures(count)} with several labels, all but one of which must be wrong")
+        digest = audit.surveys["labeled"].digests[row].tobytes()
+        labels.setdefault(digest, set()).add(int(audit.source.parts["labeled"].labels[row]))
+    if count := sum(len(of_picture) > 1 for of_picture in labels.values()):
+        remarks.append(f"labeled: {counted(count, 'picture')} with several labels, of which at most one can be right")
 
 
-def _say_unasked(labels: NDArray[np.int32], origin: Origin, class_names: tuple[str, ...], remarks: list[str]) -> None:
-    why = (
-        "with too few labelled pictures for it" if origin == "labelled pictures" else f"with no picture in the {origin}"
-    )
-    asked = set(labels.tolist())
-    if unasked := [name for i, name in enumerate(class_names) if i not in asked]:
-        names = ", ".join(unasked[:5]) + (" …" if len(unasked) > 5 else "")
-        remarks.append(f"not measured, {why} ({len(unasked):,}): {names}")
+def _remark_on_unmeasured(
+    labels: NDArray[np.int32], measured_on: MeasuredOn, class_names: tuple[str, ...], remarks: list[str]
+) -> None:
+    measured = set(labels.tolist())
+    if unmeasured := [name for i, name in enumerate(class_names) if i not in measured]:
+        why = "too few labelled pictures" if measured_on == "labelled pictures" else f"no picture in the {measured_on}"
+        names = ", ".join(unmeasured[:5]) + (" …" if len(unmeasured) > 5 else "")
+        classes = "class is" if len(unmeasured) == 1 else "classes are"
+        remarks.append(f"{len(unmeasured):,} {classes} not measured ({why}): {names}")
 
 
-def _part(found: Audit, role: str, good: Mapping[str, NDArray[np.int64]]) -> Part:
-    if role not in found.source.parts:
-        images = found.source.parts["labeled"].images
-        return _rows(Part(images, found.source.parts["labeled"].labels), np.arange(0))
-    return _rows(found.source.parts[role], good[role])
+def _good_part(audit: Audit, role: str, good: Mapping[str, Rows]) -> Part:
+    """The good pictures of a role; an empty part of the same kind if the data do not have the role."""
+    if role not in audit.source.parts:
+        return _rows_of(audit.source.parts["labeled"], np.arange(0))
+    return _rows_of(audit.source.parts[role], good[role])
 
 
-def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
-    return Part(select(Source({"train": part}, ()), (("train", rows),)), part.labels[rows])
+def _rows_of(part: Part, rows: Rows) -> Part:
+    return Part(take(part.images, rows), part.labels[rows])
 
 
-def _joined(one: Part, other: Part) -> Part:
-    if not len(one.images) or not len(other.images):
-        return one if len(one.images) else other
-    source = Source({"one": one, "other": other}, ())
-    rows = (("one", np.arange(len(one.images))), ("other", np.arange(len(other.images))))
-    return Part(select(source, rows), np.concatenate([one.labels, other.labels]))
+def _joined(first: Part, second: Part) -> Part:
+    if not len(first.images) or not len(second.images):
+        return first if len(first.images) else second
+    return Part(join([first.images, second.images]), np.concatenate([first.labels, second.labels]))
 
 
-def write(listed: Listed, out: Path) -> None:
-    """Write the list, or the arrays; whole or not at all."""
+def write(listing: Listing, out: Path) -> None:
+    """Write the list or the arrays, completely or not at all."""
     with explaining_disk_errors(out, GOES_ON):
-        if isinstance(listed.parts["train"].images, Files):
-            write_atomically(out / LIST, _csv(listed).encode())
+        if isinstance(listing.roles["labeled"].images, Files):
+            write_atomically(out / LIST, _csv(listing).encode())
         else:
-            write_atomically(out / ARRAYS, _npz(listed))
+            write_atomically(out / ARRAYS, _npz(listing))
 
 
 def settings(out: Path, size: int) -> PictureConfig | None:
-    """The source that the runs train on; None where it is not written yet."""
+    """The source that the runs train on; None if it is not written yet."""
     if (out / LIST).is_file():
         return csv_list.CsvList(file=str((out / LIST).absolute()), outside=True, size=size)
     if (out / ARRAYS).is_file():
@@ -225,26 +175,27 @@ def settings(out: Path, size: int) -> PictureConfig | None:
     return None
 
 
-def _csv(listed: Listed) -> str:
+def _csv(listing: Listing) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(["path", "label", "split"])
-    for split, part in listed.parts.items():
+    for role, part in listing.roles.items():
         images = part.images
         assert isinstance(images, Files)
         for path, label in zip(images.paths, part.labels.tolist(), strict=True):
-            writer.writerow([path.absolute(), listed.class_names[label] if label >= 0 else "", split])
+            writer.writerow([path.absolute(), listing.class_names[label] if label >= 0 else "", role])
     return text.getvalue()
 
 
-def _npz(listed: Listed) -> bytes:
-    arrays: dict[str, NDArray[np.generic]] = {"class_names": np.array(listed.class_names)}
-    for split, prefix in (("train", ""), ("val", "val_"), ("test", "test_")):
-        part = listed.parts[split]
+def _npz(listing: Listing) -> bytes:
+    """The arrays by the names that the source `npz` reads."""
+    arrays: dict[str, NDArray[np.generic]] = {"class_names": np.array(listing.class_names)}
+    for role, (images_key, labels_key) in npz.KEYS_OF_ROLE.items():
+        part = listing.roles[role]
         if len(part.images):
-            arrays |= {f"{prefix}images": _array(part.images), f"{prefix}labels": part.labels}
-    if len(listed.parts["unlabeled"].images):
-        arrays["unlabeled"] = _array(listed.parts["unlabeled"].images)
+            arrays[images_key] = _array(part.images)
+            if labels_key:
+                arrays[labels_key] = part.labels
     file = io.BytesIO()
     np.savez(file, **arrays)  # type: ignore[arg-type]
     return file.getvalue()

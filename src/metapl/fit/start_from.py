@@ -1,4 +1,4 @@
-"""Which network a file of weights is of: ours say so themselves, timm's are recognised by what fits."""
+"""Which network a file of weights belongs to: our files say so; for timm's, the first network that fits is taken."""
 
 import json
 from collections.abc import Iterator
@@ -21,18 +21,18 @@ VARIANTS = ("b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7")
 
 
 class Start(NamedTuple):
-    """The network, and whether its pictures have ImageNet's mean and deviation."""
+    """The network, and whether its pictures are normalised by ImageNet's mean and deviation."""
 
     model: ModelConfig
     of_imagenet: bool
 
 
 def recognise(file: str) -> Start:
-    """Find the network that the file's weights fit."""
+    """The network that the file's weights fit; ConfigError if there is none."""
     path = Path(file)
-    noted = _metadata(path)
-    if "model" in noted:
-        model = from_dict(ModelConfig, json.loads(noted["model"]), KINDS)
+    metadata = _metadata(path)
+    if "model" in metadata:
+        model = from_dict(ModelConfig, json.loads(metadata["model"]), KINDS)
         validate(model)
         return Start(model, of_imagenet=False)
     problems = []
@@ -44,8 +44,8 @@ def recognise(file: str) -> Start:
         else:
             return Start(model, of_imagenet=True)
     raise ConfigError(
-        f"--init-from: {file} is neither of our runs nor timm's resnet18, resnet50 or efficientnet_b0 to b7; as a "
-        f"ResNet-18: {problems[0]}"
+        f"--init-from: {file} is neither from a run of metapl nor timm's resnet18, resnet50 or efficientnet_b0 to b7; "
+        f"compared with a ResNet-18: {problems[0]}"
     )
 
 
@@ -60,7 +60,7 @@ def _metadata(path: Path) -> dict[str, str]:
 
 
 def _of_timm(of_tensorflow: bool) -> Iterator[ModelConfig]:
-    """timm's own EfficientNets pad as PyTorch does; those that begin with tf_ as TensorFlow (docs/models.md)."""
+    """timm's networks. Its own EfficientNets pad like PyTorch, those named tf_… like TensorFlow (docs/models.md)."""
     yield ResNet(depth=18)
     yield ResNet(depth=50)
     for variant in VARIANTS:

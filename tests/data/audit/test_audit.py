@@ -41,7 +41,7 @@ def test_bad_files_are_listed_and_all_others_are_read(tmp_path: Path) -> None:
     assert [entry.name for entry in seen.unreadable] == [str(path) for path in bad]
     assert seen.readable.tolist() == [True, False, False, False, False, True, True, True]
     assert len(texts(found, "problem")) == 1
-    assert "4 pictures unreadable" in texts(found, "problem")[0]
+    assert "4 pictures cannot be read" in texts(found, "problem")[0]
     assert str(bad[0]) in texts(found, "problem")[0]
 
 
@@ -67,7 +67,7 @@ def test_the_same_picture_in_two_parts(first: str, second: str, severity: str) -
     parts = {first: in_memory("x", [1, 2, 3, 4]), second: in_memory("y", [5, 2, 3])}
     found = run(Source(parts, ("cat",)))
     (text,) = texts(found, severity)
-    assert "2 pictures have one in" in text
+    assert "2 pictures have a copy in" in text
     assert ("leak" in text) == (severity == "problem")
     assert bool(found.problems) == (severity == "problem")
 
@@ -91,7 +91,7 @@ def test_look_alikes_across_parts_are_notes_and_problems_when_strict(tmp_path: P
     found = run(examined)
     assert not found.problems
     assert len(found.duplicates.near) == 1
-    assert any("test: 1 picture has one in unlabeled that looks alike (a leak" in text for text in texts(found, "note"))
+    assert any("test: 1 picture has a look-alike in unlabeled (a leak" in text for text in texts(found, "note"))
     assert run(examined, Check(strict=True)).problems
 
 
@@ -116,7 +116,7 @@ def test_one_picture_with_two_labels_is_a_problem() -> None:
 
 def test_labels_of_no_class_are_a_problem() -> None:
     found = run(source(train=in_memory("x", [1, 2, 3, 4], [0, 1, 3, 2])))
-    assert texts(found, "problem") == ["train: 1 label of no class, the first is 3 of x[2]"]
+    assert texts(found, "problem") == ["train: 1 label outside the classes (the first: 3 of x[2])"]
 
 
 def test_imbalance_and_missing_classes_are_notes() -> None:
@@ -144,8 +144,10 @@ def test_what_becomes_of_deep_pixels_and_what_shows_nothing_is_said(tmp_path: Pa
     paths = [tmp_path / f"{name}.tif" for name in ("deep", "float", "dark", "night")]
     found = run(source(unlabeled=files(*paths)))
     notes = texts(found, "note")
-    assert any(note.startswith("unlabeled: 2 of more than 8 bits a pixel, brought to 8 (floats, ") for note in notes)
-    assert f"unlabeled: 1 picture of one shade, or nearly: the first is {paths[2]}" in notes
+    assert any(
+        note.startswith("unlabeled: 2 pictures of more than 8 bits a pixel, converted to 8 (floats, ") for note in notes
+    )
+    assert f"unlabeled: 1 picture of only one shade, or nearly (the first: {paths[2]})" in notes
     assert to_dict(found)["parts"]["unlabeled"]["even"] == [str(paths[2])]
 
 

@@ -97,13 +97,13 @@ def test_every_kind_of_file_gives_the_same(tmp_path: Path, kind: str, monkeypatc
     ("values", "message"),
     [
         (np.array([[0.5, 0.5], [np.nan, 0.5]]), "row 1 holds nan"),
-        (np.array([[0.5, 0.5], [3.0, -1.0]]), "row 1 holds -1.0 to 3.0, no probabilities"),
+        (np.array([[0.5, 0.5], [3.0, -1.0]]), "row 1 holds -1.0 to 3.0; probabilities are 0 to 1"),
         (np.array([[0.0, 1.5]]), "row 0 holds 0.0 to 1.5"),
         (np.array([[0.0, -0.5]]), "row 0 holds -0.5 to 0.0"),
-        (np.zeros(4), "takes floats"),
-        (np.zeros((4, 2), np.int64), "takes floats"),
+        (np.zeros(4), "it must be floats"),
+        (np.zeros((4, 2), np.int64), "it must be floats"),
         (np.asfortranarray(np.zeros((4, 2))), "Fortran"),
-        (np.array([[{}]], dtype=object), "takes floats"),
+        (np.array([[{}]], dtype=object), "it must be floats"),
     ],
 )
 def test_what_is_no_probability_is_refused(tmp_path: Path, values: NDArray[np.generic], message: str) -> None:
@@ -117,9 +117,9 @@ def test_what_is_no_probability_is_refused(tmp_path: Path, values: NDArray[np.ge
     [
         ("p.npy", b"", "not a NumPy array"),
         ("p.npz", b"no zip", "not a zip"),
-        ("p.txt", b"", "as .npy, .npz or .csv"),
+        ("p.txt", b"", "from .npy, .npz or .csv"),
         ("p.csv", b"", "first line must be"),
-        ("p.csv", b"path,p0,p1\na,0.5\n", "rows 1 to 1 is one without 2 numbers"),
+        ("p.csv", b"path,p0,p1\na,0.5\n", "rows 1 to 1 does not have 2 numbers"),
         ("p.csv", b"path,p0,p1\na,0.5,x\n", "rows 1 to 1"),
     ],
 )
@@ -205,7 +205,7 @@ def test_too_few_names_are_an_error(tmp_path: Path) -> None:
     np.save(tmp_path / "p.npy", some_probabilities(5, 2))
     (tmp_path / "names.txt").write_text("a\nb\n")
     found = selection.select(tmp_path / "p.npy", Rules())
-    with pytest.raises(ConfigError, match="names for 2 rows only"):
+    with pytest.raises(ConfigError, match="names for only 2 rows"):
         selection.write(found, probabilities.names(tmp_path / "p.npy", tmp_path / "names.txt"), Rules(), None, tmp_path)
 
 

@@ -43,5 +43,5 @@ def test_checksums(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"hello")
     with files.open_file(tmp_path / "a", "5d41402abc4b2a76b9719d911017c592") as file:
         assert file.read() == b"hello"
-    with pytest.raises(DataError, match="5d41402abc4b2a76b9719d911017c592, the official file has 00"):
+    with pytest.raises(DataError, match="5d41402abc4b2a76b9719d911017c592, but the official file has 00"):
         files.open_file(tmp_path / "a", "00")

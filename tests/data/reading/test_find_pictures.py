@@ -75,12 +75,12 @@ def test_no_picture_is_named_twice_for_a_link(place):
 @pytest.mark.parametrize("target", [".", "..", "b/.."])
 def test_a_link_to_where_it_lies_is_told(place, target):
     Path("a/again").symlink_to(target, target_is_directory=True)
-    assert list(find(["a"]))[1] == FoundPicture(Path("a/again"), "a link to a folder that it lies in")
+    assert list(find(["a"]))[1] == FoundPicture(Path("a/again"), "a link to a folder that contains it")
 
 
 def test_a_link_to_nothing_is_told(place):
     Path("a/unplugged").symlink_to("/nowhere/photos")
-    assert [one.problem for one in find(["a"])] == ["", "", "a link to something that is not there"]
+    assert [one.problem for one in find(["a"])] == ["", "", "a link whose target does not exist"]
 
 
 def test_a_folder_that_may_not_be_read_is_told(place, monkeypatch):

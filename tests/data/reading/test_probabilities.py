@@ -20,11 +20,11 @@ def test_a_csv_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"path,p0,p1\n\xff.png,0.5,0.5\n", "not a text in UTF-8"),
-        (b"\xff\xfe", "not a text in UTF-8"),
+        (b"path,p0,p1\n\xff.png,0.5,0.5\n", "not UTF-8 text"),
+        (b"\xff\xfe", "not UTF-8 text"),
         (b"path,p0,p1\n" + b"x" * 200_000 + b",0.5,0.5\n", "field larger"),
-        (b"path,p0,p1\na.png,0.5\n", "without 2 numbers"),
-        (b"path,p0\na.png,nan\n", "no probabilities"),
+        (b"path,p0,p1\na.png,0.5\n", "not have 2 numbers"),
+        (b"path,p0\na.png,nan\n", "probabilities are 0 to 1"),
         (b"", "the first line must be"),
     ],
 )
@@ -37,11 +37,11 @@ def test_a_bad_csv(tmp_path: Path, content: bytes, words: str) -> None:
 def test_a_names_file_that_is_no_text(tmp_path: Path) -> None:
     np.save(tmp_path / "p.npy", np.full((1, 2), 0.5, np.float32))
     (tmp_path / "names.txt").write_bytes(b"\xff\n")
-    with pytest.raises(ConfigError, match=r"names\.txt: not a text in UTF-8"):
+    with pytest.raises(ConfigError, match=r"names\.txt: not UTF-8 text"):
         list(probabilities.names(tmp_path / "p.npy", tmp_path / "names.txt"))
 
 
 def test_an_archive_without_an_array(tmp_path: Path) -> None:
     np.savez(tmp_path / "p.npz")
-    with pytest.raises(ConfigError, match="holds no array"):
+    with pytest.raises(ConfigError, match="it has no array"):
         probabilities.shape(tmp_path / "p.npz")

@@ -57,6 +57,6 @@ def test_a_few_points_on_an_even_ground_are_seen() -> None:
 
 def test_what_is_no_number_or_stands_for_nothing_is_black() -> None:
     grey = np.array([np.nan, np.inf, -np.inf, -9999, 3, 4], np.float32)
-    assert by_own_range(grey, nothing=-9999).tolist() == [0, 0, 0, 0, 0, 255]
-    with pytest.raises(ValueError, match="not one pixel is a number"):
-        by_own_range(grey[:4], nothing=-9999)
+    assert by_own_range(grey, no_data=-9999).tolist() == [0, 0, 0, 0, 0, 255]
+    with pytest.raises(ValueError, match="no pixel has a value"):
+        by_own_range(grey[:4], no_data=-9999)

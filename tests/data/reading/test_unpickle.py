@@ -117,7 +117,7 @@ def test_only_plain_bytes_become_arrays(array: np.ndarray) -> None:
 def test_an_array_cannot_claim_more_than_it_has() -> None:
     honest = pickle.dumps({"data": np.zeros((7, 9), np.uint8)}, protocol=2)
     assert honest.count(b"K\x07K\x09\x86") == 1
-    with pytest.raises(DataError, match="do not fit"):
+    with pytest.raises(DataError, match="shape and bytes do not match"):
         load_dict(io.BytesIO(honest.replace(b"K\x07K\x09\x86", b"K\x77K\x79\x86")), "x")
 
 

@@ -156,7 +156,7 @@ def test_missing_files_are_told_with_origin_and_place(tmp_path: Path) -> None:
         (pickle.dumps({"data": pixels(1), "labels": [1, 2, "x"]}, protocol=2), "one whole number for each"),
         (pickle.dumps({"data": pixels(1), "labels": [1, 2, 10]}, protocol=2), "outside the 10 classes"),
         (pickle.dumps({"data": pixels(1), "labels": [1, 2, -1]}, protocol=2), "outside the 10 classes"),
-        (pickle.dumps({"labels": [1, 2, 3]}, protocol=2), "no data"),
+        (pickle.dumps({"labels": [1, 2, 3]}, protocol=2), "does not have 3072 bytes for each picture"),
     ],
 )
 def test_damaged_batches_are_named(tmp_path: Path, packed: bool, content: bytes, reason: str) -> None:
@@ -228,13 +228,18 @@ def test_official_files(official_source: Source) -> None:
 @official
 def test_cifar10_4k_on_the_official_files(official_source: Source) -> None:
     data = assemble(official_source, make_split(parse_spec("cifar10-4k"), official_source))
-    assert (len(data.labeled), len(data.unlabeled), len(data.val), len(data.test)) == (4_000, 41_000, 0, 10_000)
+    assert (
+        len(data.images("labeled")),
+        len(data.images("unlabeled")),
+        len(data.images("val")),
+        len(data.images("test")),
+    ) == (4_000, 41_000, 0, 10_000)
     # The slight imbalance that Appendix C.1 speaks of.
-    assert np.bincount(data.labels).tolist() == [396, 407, 398, 421, 377, 372, 403, 429, 404, 393]
+    assert np.bincount(data.labels("labeled")).tolist() == [396, 407, 398, 421, 377, 372, 403, 429, 404, 393]
     assert data.manifest["labeled"]["class_counts"] == [396, 407, 398, 421, 377, 372, 403, 429, 404, 393]
-    assert (data.labeled.name(0), data.labeled.name(-1)) == ("train[5000]", "train[8999]")
-    assert (data.unlabeled.name(0), data.unlabeled.name(-1)) == ("train[9000]", "train[49999]")
-    for images in (data.labeled, data.unlabeled):
+    assert (data.images("labeled").name(0), data.images("labeled").name(-1)) == ("train[5000]", "train[8999]")
+    assert (data.images("unlabeled").name(0), data.images("unlabeled").name(-1)) == ("train[9000]", "train[49999]")
+    for images in (data.images("labeled"), data.images("unlabeled")):
         assert isinstance(images, InMemory)
         assert np.shares_memory(images.array, array(official_source, "train"))  # no copy
     assert data.manifest["checksum"] == "d726c1aaaad51a7b1309096560f73d5d7780ec6f24fef718b8bd72f5d4480419"

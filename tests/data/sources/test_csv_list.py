@@ -33,10 +33,11 @@ def test_labels_and_no_labels(folder: Path) -> None:
     assert source.parts["train"].images[1].shape == (3, 4, 3)
 
 
-def test_a_split_column(folder: Path) -> None:
-    rows = ["dog,train,a.png,1", "dog,test,sub/b.png,2", "dog,val,a.png,3", "cat,,a.png,4", "x,unlabeled,a.png,5"]
+@pytest.mark.parametrize("labeled", ["labeled", "train"])
+def test_a_split_column(folder: Path, labeled: str) -> None:
+    rows = [f"dog,{labeled},a.png,1", "dog,test,sub/b.png,2", "dog,val,a.png,3", "cat,,a.png,4", "x,unlabeled,a.png,5"]
     source = load(folder, "\n".join(["label,split,path,more", *rows]))
-    assert {part: found.labels.tolist() for part, found in source.parts.items()} == {
+    assert {name: part.labels.tolist() for name, part in source.parts.items()} == {
         "train": [1, 0],
         "val": [1],
         "test": [1],
@@ -66,11 +67,14 @@ def test_paths_that_leave_the_folder_are_refused_by_name(folder: Path, path: str
         ("path,label\ngone.png,dog\n", r"line 2: there is no file gone\.png"),
         ("path,label\nsub,dog\n", "line 2: there is no file sub"),
         ("path,label\n,dog\n", "line 2: the path is empty"),
-        ("path,label\na\0.png,dog\n", "path is not one|cannot be read"),
-        ("path,label\na.png,\n", "labels no picture"),
-        ("path,label,split\na.png,dog,training\n", "split takes one of train"),
+        ("path,label\na\0.png,dog\n", "path contains a NUL|cannot be read"),
+        ("path,label\na.png,\n", "no labelled picture to train on"),
+        (
+            "path,label,split\na.png,dog,training\n",
+            "split takes one of labeled, unlabeled, val, test .or train for labeled., got 'training'",
+        ),
         ("path,label,split\na.png,dog,\na.png,,test\n", "line 3: a picture of test needs a label"),
-        ("path,label,split\na.png,dog,\na.png,wolf,test\n", "no training picture has: wolf"),
+        ("path,label,split\na.png,dog,\na.png,wolf,test\n", "no labelled picture has: wolf"),
         ("path,label\n" + "x" * 200_000 + ",dog\n", "cannot be read as a CSV"),
     ],
 )

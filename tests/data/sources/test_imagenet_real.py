@@ -49,5 +49,5 @@ def test_classes_in_another_order_are_refused() -> None:
     mask = real.as_mask([[label, 500] for label in own[:28]] + [[7], []])
     real.refuse_other_numbers(mask, own)
     real.refuse_other_numbers(mask[:19], own[::-1][:19])
-    with pytest.raises(DataError, match=r"own label for 3% of the test pictures.* in another order than ImageNet's"):
+    with pytest.raises(DataError, match=r"own labels for only 3% of the test pictures.* not in ImageNet's order"):
         real.refuse_other_numbers(mask, np.roll(own, 21))

@@ -52,9 +52,9 @@ def test_other_files_than_the_known_ones_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"X": np.zeros((32, 32, 3, 5), np.uint8)}, "must hold X"),
-        ({"X": np.zeros((32, 32, 1, 4), np.uint8)}, "must hold X"),
-        ({"X": np.zeros((32, 32, 3, 4), np.float32)}, "must hold bytes"),
+        ({"X": np.zeros((32, 32, 3, 5), np.uint8)}, "must have X"),
+        ({"X": np.zeros((32, 32, 1, 4), np.uint8)}, "must have X"),
+        ({"X": np.zeros((32, 32, 3, 4), np.float32)}, "must have bytes"),
         ({"y": np.array([[0], [1], [2], [3]])}, "labels from 1 to 10"),
         ({"y": np.array([[11], [1], [2], [3]])}, "labels from 1 to 10"),
     ],

@@ -1,6 +1,5 @@
 """TFRecord files written here by hand, and every way in which they can be damaged."""
 
-import contextlib
 import io
 import json
 import struct
@@ -195,14 +194,23 @@ def test_negative_numbers() -> None:
     assert found == {"a": -5, "b": 2**40}
 
 
-def test_a_random_file_never_crashes(tmp_path: Path) -> None:
-    draw = np.random.RandomState(0)
+def test_a_damaged_record_is_named_wherever_the_damage_is(tmp_path: Path) -> None:
+    draw, errors = np.random.RandomState(0), []
+    wanted = {"image/class/label", "image/encoded"}
     whole = example({"image/class/label": 1, "image/encoded": b"x" * 20})
     for _ in range(500):
         data = bytearray(whole)
         data[draw.randint(len(data))] = draw.randint(256)
-        with contextlib.suppress(ValueError):  # anything else would end a run without the file's name
-            records.parse_example(memoryview(bytes(data)), {"image/class/label", "image/encoded"})
+        (tmp_path / "shard").write_bytes(record(bytes(data)))
+        try:
+            ((start, values),) = records.scan(tmp_path / "shard", wanted)
+        except DataError as error:  # anything else would end a run without the file's name
+            errors.append(str(error))
+        else:
+            assert start == 0
+            assert set(values) <= wanted
+    assert len(errors) > 50
+    assert set(errors) == {f"{tmp_path / 'shard'}@0: the record is not a tf.train.Example"}
 
 
 def validation_picture(number: int, label: int) -> bytes:
@@ -226,5 +234,5 @@ def test_real_labels_are_refused_where_they_mean_nothing(folder: Path) -> None:
     with pytest.raises(DataError, match=r"77\.JPEG is not the name of an ILSVRC-2012 validation picture"):
         pictures_of.load(TFRecord(real_labels="real.json"), [folder])
     (folder / "validation-00000-of-00001").write_bytes(validation_picture(1, 3))
-    with pytest.raises(DataError, match="ImageNet's 1,000 classes, the data have 3"):
+    with pytest.raises(DataError, match="ImageNet's 1,000 classes, but the data have 3"):
         pictures_of.load(TFRecord(real_labels="real.json"), [folder])

@@ -47,5 +47,5 @@ def test_examples_of_unknown_class_stay():
 
 @pytest.mark.parametrize(("truth", "count"), [(None, 1), (TRUTH, 17), (TRUTH, 20), (np.full(20, -1, np.int32), 1)])
 def test_more_than_there_are_is_refused(truth, count):
-    with pytest.raises(ConfigError, match="validation examples were asked for, but only"):
+    with pytest.raises(ConfigError, match="validation examples were requested, but only"):
         hold_out(dataset(truth), count, 0)

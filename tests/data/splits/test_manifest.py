@@ -1,6 +1,7 @@
 """Manifests: the same data give the same checksum, and any change is told."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from metapl.data.sources.source import DataError, Files, InMemory, Part, Records, Source
 from metapl.data.sources.spec import parse_spec
+from metapl.data.splits import manifest as manifests
 from metapl.data.splits.assemble import assemble
 from metapl.data.splits.manifest import check_manifest
 from metapl.data.splits.split import make_split
@@ -106,3 +108,48 @@ def test_records_count_by_shard_place_and_size(tmp_path: Path) -> None:
     (tmp_path / "s").write_text("12")
     with pytest.raises(DataError, match="content"):
         check_manifest(old, found(0))
+
+
+def test_a_file_swapped_for_another_of_the_same_size_is_told(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.png").write_text(name)
+    old = files_manifest(tmp_path)
+    check_manifest(json.loads(json.dumps(old)), files_manifest(tmp_path))
+    (tmp_path / "b.png").write_text("x")
+    with pytest.raises(DataError, match=r"labeled changed \(pictures' content, though names and sizes are the same\)"):
+        check_manifest(json.loads(json.dumps(old)), files_manifest(tmp_path))
+
+
+def test_manifests_of_0_1_0_have_no_contents_and_are_still_accepted(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_text("a")
+    old = files_manifest(tmp_path)
+    del old["contents_crc32"]
+    check_manifest(old, files_manifest(tmp_path))
+
+
+@pytest.mark.parametrize("place", [0, 150, 299])
+def test_of_large_files_both_ends_are_compared(tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "_SMALL", 200)
+    monkeypatch.setattr(manifests, "_EDGE", 100)
+    (tmp_path / "a.png").write_bytes(bytes(300))
+    old = files_manifest(tmp_path)
+    (tmp_path / "a.png").write_bytes(bytes(place) + b"x" + bytes(299 - place))
+    assert (old == files_manifest(tmp_path)) == (place == 150)
+
+
+def test_of_many_files_some_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifests, "_SMALL", 4)
+    monkeypatch.setattr(manifests, "_MOST_FILES", 2)
+    for name in "abcde":
+        (tmp_path / f"{name}.png").write_text(name)
+    old = files_manifest(tmp_path)
+    (tmp_path / "c.png").write_text("x")
+    check_manifest(old, files_manifest(tmp_path))
+    (tmp_path / "e.png").write_text("x")
+    with pytest.raises(DataError, match="content"):
+        check_manifest(old, files_manifest(tmp_path))
+
+
+def test_a_named_pipe_among_the_pictures_does_not_block(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.png")
+    assert files_manifest(tmp_path) == files_manifest(tmp_path)

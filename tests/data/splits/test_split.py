@@ -148,7 +148,7 @@ def test_balanced_splits_that_cannot_be() -> None:
         split("digits@45#1", digits)
     with pytest.raises(DataError, match="take 10"):
         split("digits@5#1", digits)
-    with pytest.raises(DataError, match=r"the class \d has \d+ labelled pictures, 1000 are asked for"):
+    with pytest.raises(DataError, match=r"the class \d has \d+ labelled pictures, but needs 1000"):
         split("digits@10000#1", digits)
 
 
@@ -186,23 +186,31 @@ def test_assembled_pictures_are_the_chosen_ones() -> None:
     ((_, rows),) = found.labeled
     train, extra = of.parts["train"].images, of.parts["extra"].images
     for i, row in enumerate(rows):
-        np.testing.assert_array_equal(data.labeled[i], train[row])
-        assert data.labeled.name(i) == f"train[{row}]"
-    np.testing.assert_array_equal(data.labels, labels_of(of, found.labeled))
-    assert len(data.unlabeled) == 67
-    np.testing.assert_array_equal(data.unlabeled[63], extra[3])
-    assert (data.unlabeled.name(59), data.unlabeled.name(63), data.unlabeled.name(-1)) == (
+        np.testing.assert_array_equal(data.images("labeled")[i], train[row])
+        assert data.images("labeled").name(i) == f"train[{row}]"
+    np.testing.assert_array_equal(data.labels("labeled"), labels_of(of, found.labeled))
+    assert len(data.images("unlabeled")) == 67
+    np.testing.assert_array_equal(data.images("unlabeled")[63], extra[3])
+    assert (
+        data.images("unlabeled").name(59),
+        data.images("unlabeled").name(63),
+        data.images("unlabeled").name(-1),
+    ) == (
         "train[59]",
         "extra[3]",
         "extra[6]",
     )
-    assert (len(data.test), len(data.val), len(data.test_labels)) == (0, 0, 0)
+    assert (len(data.images("test")), len(data.images("val")), len(data.labels("test"))) == (0, 0, 0)
 
 
 def test_neighbours_are_not_copied() -> None:
     of = Source({"train": random_part(60, "train"), "test": random_part(7, "test")}, tuple("0123456789"))
     data = assemble(of, split("x", of))
-    for found, name in ((data.labeled, "train"), (data.unlabeled, "train"), (data.test, "test")):
+    for found, name in (
+        (data.images("labeled"), "train"),
+        (data.images("unlabeled"), "train"),
+        (data.images("test"), "test"),
+    ):
         assert isinstance(found, InMemory)
         whole = of.parts[name].images
         assert isinstance(whole, InMemory)
@@ -221,8 +229,8 @@ def test_files_and_records_are_selected_and_joined(tmp_path: Path) -> None:
         ("x",),
     )
     data = assemble(files, split("folder", files))
-    assert [data.labeled.name(i)[-1] for i in range(2)] == ["a", "c"]
-    assert [data.unlabeled.name(i)[-1] for i in range(2)] == ["b", "d"]
+    assert [data.images("labeled").name(i)[-1] for i in range(2)] == ["a", "c"]
+    assert [data.images("unlabeled").name(i)[-1] for i in range(2)] == ["b", "d"]
 
     def one(path: Path) -> Records:
         return Records((path,), np.zeros(2, np.int32), np.array([0, 9], np.int64), "x")
@@ -235,4 +243,4 @@ def test_files_and_records_are_selected_and_joined(tmp_path: Path) -> None:
         ("x",),
     )
     data = assemble(recorded, split("tfrecord", recorded))
-    assert [data.unlabeled.name(i)[-3:] for i in range(3)] == ["a@9", "b@0", "b@9"]
+    assert [data.images("unlabeled").name(i)[-3:] for i in range(3)] == ["a@9", "b@0", "b@9"]

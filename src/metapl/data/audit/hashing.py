@@ -1,8 +1,8 @@
-"""Fingerprints of pictures: one for equal pixels, one for pictures that look the same, and a search for the latter.
+"""Fingerprints of pictures: a digest for equal pixels, and a perceptual hash for pictures that look the same.
 
 The perceptual one (a "pHash"): the brightness of the picture, averaged down to 32×32, its 8×8 lowest cosine
 frequencies, and for each of them one bit: above the median or not. Compression, scaling and small changes of colour
-turn a few of the 64 bits; other pictures differ in about 32.
+change a few of the 64 bits; different pictures differ in about 32.
 """
 
 import hashlib
@@ -25,12 +25,12 @@ def digest(picture: NDArray[np.uint8]) -> bytes:
 
 
 def perceptual(picture: NDArray[np.uint8]) -> np.uint64:
-    """Hash [H, W, C] to 64 bits; see the head of the file."""
-    # Pillow averages in one thread and lets go of Python's lock; a matrix product this small, spread over all cores by
-    # the linear algebra library from several threads at once, takes ten times as long.
+    """Hash [H, W, C] to 64 bits; the top of the file says how."""
+    # Pillow averages in one thread and releases Python's lock. The linear algebra library would spread so small a
+    # matrix product over all cores, from several threads at once: that takes ten times as long.
     small = np.asarray(_grey(picture).resize((GRID, GRID), Image.Resampling.BOX))
     waves = (COSINES @ small @ COSINES.T).ravel()
-    waves[np.abs(waves) < 1e-3] = 0  # rounding noise of a blank picture is no detail
+    waves[np.abs(waves) < 1e-3] = 0  # the rounding noise of a blank picture carries no information
     waves[0] = 0  # the mean brightness: a brighter copy is still a copy
     return np.uint64(int.from_bytes(np.packbits(waves > np.median(waves)).tobytes(), "big"))
 
@@ -41,7 +41,7 @@ def distances(left: Hashes, right: Hashes) -> NDArray[np.uint8]:
 
 
 def _grey(picture: NDArray[np.uint8]) -> Image.Image:
-    """Brightness, as floats, so that averages are not rounded."""
+    """The brightness as floats, so that averages are not rounded."""
     if picture.shape[-1] == 3:
         return Image.fromarray(picture).convert("L").convert("F")
     return Image.fromarray(picture.mean(axis=-1, dtype=np.float32))

@@ -22,19 +22,19 @@ class Hashed(NamedTuple):
     readable: NDArray[np.bool_]
 
 
-Look = Callable[[NDArray[np.int64]], Hashed]  # rows -> their hashes
+HashLookup = Callable[[NDArray[np.int64]], Hashed]  # rows -> their hashes
 
 
 class LeaveOut:
-    """Says which rows may be kept, and counts the others by reason."""
+    """Decides which rows may be kept, and counts the others by reason."""
 
-    def __init__(self, look: Look, forbidden: Hashes, max_distance: int) -> None:
-        self._look, self._forbidden, self._max_distance = look, np.unique(forbidden), max_distance
+    def __init__(self, hashes_of: HashLookup, forbidden: Hashes, max_distance: int) -> None:
+        self._hashes_of, self._forbidden, self._max_distance = hashes_of, np.unique(forbidden), max_distance
         self.look_alikes = self.unreadable = 0
 
     def __call__(self, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Whether each row may be kept."""
-        hashes, readable = self._look(rows)
+        hashes, readable = self._hashes_of(rows)
         alike = np.zeros(len(rows), bool)
         alike[near.match(hashes, self._forbidden, self._max_distance)[0]] = True
         self.unreadable += int(np.sum(~readable))
@@ -43,7 +43,7 @@ class LeaveOut:
 
 
 def read(path: Path) -> dict[str, Hashed]:
-    """Read the hashes.npz that `metapl data check` writes: parts by name."""
+    """Read the hashes.npz that `metapl data check` writes: the hashes of each part."""
     try:
         with np.load(path, allow_pickle=False) as file:
             parts = [name.removesuffix(".hashes") for name in file.files if name.endswith(".hashes")]
@@ -54,10 +54,10 @@ def read(path: Path) -> dict[str, Hashed]:
 
 def evaluation_hashes(parts: Mapping[str, Hashed], origin: str) -> Hashes:
     """All hashes of val and test."""
-    found = [parts[name].hashes[parts[name].readable] for name in EVALUATION if name in parts]
-    if not found:
+    hashes = [parts[name].hashes[parts[name].readable] for name in EVALUATION if name in parts]
+    if not hashes:
         raise ConfigError(f"{origin} has neither val nor test; its parts are {', '.join(parts) or 'none'}")
-    return np.concatenate(found)
+    return np.concatenate(hashes)
 
 
 def evaluation_of(source: Source) -> dict[str, Hashed]:
@@ -66,15 +66,15 @@ def evaluation_of(source: Source) -> dict[str, Hashed]:
     return {name: Hashed(seen.hashes, seen.readable) for name, seen in surveys.items()}
 
 
-def from_hashes(hashed: Hashed) -> Look:
-    """Look rows up among hashes that are there already."""
+def from_hashes(hashed: Hashed) -> HashLookup:
+    """Take rows from hashes that are computed already."""
     return lambda rows: Hashed(hashed.hashes[rows], hashed.readable[rows])
 
 
-def from_images(images: Images) -> Look:
-    """Read and hash pictures when they are asked for: only those that would be kept ever are."""
+def from_images(images: Images) -> HashLookup:
+    """Read and hash the pictures of the rows: only candidates are read."""
 
-    def look(rows: NDArray[np.int64]) -> Hashed:
+    def hashes_of(rows: NDArray[np.int64]) -> Hashed:
         hashes, readable = np.zeros(len(rows), np.uint64), np.ones(len(rows), bool)
         for i, row in enumerate(rows.tolist()):
             try:
@@ -83,4 +83,4 @@ def from_images(images: Images) -> Look:
                 readable[i] = False
         return Hashed(hashes, readable)
 
-    return look
+    return hashes_of

@@ -14,7 +14,7 @@ from metapl.data.audit.hashing import Hashes, distances
 
 BANDS, BAND_BITS = 4, 16
 MAX_DISTANCE = 2 * BANDS - 1
-PAIRS_AT_ONCE = 1 << 22  # what is compared in one go: tens of megabytes
+PAIRS_AT_ONCE = 1 << 22  # compared at a time: tens of megabytes
 
 Indices = NDArray[np.int64]
 
@@ -23,17 +23,17 @@ def match(queries: Hashes, table: Hashes, max_distance: int) -> tuple[Indices, I
     """Indices (into queries, into table) of every pair within `max_distance`, each pair once, in order."""
     if not 0 <= max_distance <= MAX_DISTANCE:
         raise ValueError(f"max_distance takes 0 to {MAX_DISTANCE}, got {max_distance}")
-    found = [
+    matches = [
         pairs
         for band in range(BANDS)
         for pairs in _match_band(queries, table, _band(queries, band), _band(table, band), max_distance)
     ]
-    pairs = np.unique(np.concatenate([np.empty((0, 2), np.int64), *found]), axis=0)
+    pairs = np.unique(np.concatenate([np.empty((0, 2), np.int64), *matches]), axis=0)
     return pairs[:, 0], pairs[:, 1]
 
 
 def _band(hashes: Hashes, band: int) -> NDArray[np.uint16]:
-    """Every fourth bit: neighbouring bits are alike, and alike bits in one band would crowd its buckets."""
+    """Every fourth bit: neighbouring bits are often equal, and would put too many hashes into few buckets."""
     bits = np.unpackbits(hashes.view(np.uint8).reshape(-1, 8), axis=1)
     return np.packbits(bits[:, band::BANDS], axis=1).view(np.uint16)[:, 0]
 
@@ -54,7 +54,7 @@ def _match_band(
 
 
 def _expand(starts: Indices, ends: Indices) -> Iterator[tuple[Indices, Indices]]:
-    """Pairs (row, place) for every place of every row's range, about PAIRS_AT_ONCE at a time."""
+    """Pairs (row, slot) for every slot of every row's range, about PAIRS_AT_ONCE at a time."""
     counts = ends - starts
     total = np.cumsum(counts)
     cuts = np.searchsorted(total, np.arange(0, total[-1] if len(total) else 0, PAIRS_AT_ONCE), side="right")

@@ -30,39 +30,39 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Rules:
-    """What is kept."""
+    """Which pictures are kept."""
 
     per_class: Annotated[int, Ge(1)] = 12_800
-    """Pictures for each class: the paper's K."""
+    """Pictures to keep for each class: the paper's K."""
     threshold: Annotated[float, Ge(0), Le(1)] = 0.0
-    """Leave out pictures below this probability; Noisy Student takes 0.3."""
+    """Leave out pictures below this probability; Noisy Student uses 0.3."""
     rank: Literal["each_class", "top_class"] = "each_class"
-    """Whether a picture competes in every class, or in its most probable one only, as in Noisy Student."""
+    """each_class: a picture competes in every class; top_class: only in its most probable one, as in Noisy Student."""
     upsample: bool = False
-    """Repeat pictures of a class that has fewer, until it has as many, as Noisy Student does."""
+    """If a class has fewer pictures than per_class, repeat them until it has as many, as Noisy Student does."""
     seed: Annotated[int, Ge(0)] = 0
-    """Draws which pictures are repeated once more than others."""
+    """Determines which pictures are repeated once more than others."""
 
 
 DEFAULT = Rules()
 
 
 class Selection(NamedTuple):
-    """What was kept, ordered by class, then from the most probable on; and how many rows there were."""
+    """The kept rows, ordered by class, then by falling probability; and how many rows there were."""
 
     entries: Entries
     ranks: NDArray[np.int64]  # 1: the most probable of its class
     copies: NDArray[np.int64]
     rows: int
     classes: int
-    below_threshold: int  # rows without any class at or above the threshold
-    unknown: int = 0  # rows of nothing but zeros: pictures that no network could be asked about
+    below_threshold: int  # rows that have no class at or above the threshold
+    unknown: int = 0  # rows of zeros: pictures that could not be read, so no network predicted them
 
 
 def select(
     path: Path, rules: Rules, leave_out: LeaveOut | None = None, advance: Advance = lambda rows: None
 ) -> Selection:
-    """Stream the probabilities once; memory depends on classes · per_class, not on the number of rows."""
+    """Select by reading the probabilities once; memory depends on classes · per_class, not on the number of rows."""
     classes = probabilities.shape(path).classes
     top = Top(classes, rules.per_class, leave_out or _all_may_stay)
     rows = below = unknown = 0
@@ -81,9 +81,9 @@ def select(
 
 
 def write(selection: Selection, names: Iterator[str], rules: Rules, leave_out: LeaveOut | None, folder: Path) -> None:
-    """Write selection.csv (what to train on), audit.csv (why each was kept) and summary.json, rows in their order.
+    """Write selection.csv (what to train on), audit.csv (why each was kept) and summary.json.
 
-    In the order of the rows, so that the names can be streamed past as well.
+    Rows keep their order, so that the names can be read one by one as well.
     """
     (folder / "summary.json").write_text(json.dumps(summarize(selection, rules, leave_out), indent=2) + "\n", "utf-8")
     checked = "no look-alike in val or test" if leave_out else "not compared with val and test"
@@ -105,7 +105,7 @@ def _csv(path: Path) -> Iterator[Any]:
 
 
 def summarize(selection: Selection, rules: Rules, leave_out: LeaveOut | None) -> dict[str, Any]:
-    """Counts: what came in, what stayed, what was left out and why, class by class."""
+    """The content of summary.json: rows read, kept, and left out by reason; kept rows of each class."""
     entries = selection.entries
     distinct = len(np.unique(entries.rows))
     look_alikes, unreadable = (leave_out.look_alikes, leave_out.unreadable) if leave_out else (0, 0)
@@ -140,7 +140,7 @@ def _class_summary(selection: Selection, label: int) -> dict[str, Any]:
 
 
 def _candidates(chunk: probabilities.Chunk, first_row: int, floors: NDArray[np.float32], rules: Rules) -> Entries:
-    """What may still enter: a later row loses a tie, so it must be above its class's floor."""
+    """Rows of the chunk that may still enter: a later row loses a tie, so it must be above its class's floor."""
     threshold = np.float32(rules.threshold)
     if rules.rank == "each_class":
         known = chunk.any(axis=1, keepdims=True)
@@ -154,7 +154,7 @@ def _candidates(chunk: probabilities.Chunk, first_row: int, floors: NDArray[np.f
 
 
 def _copies(counts: NDArray[np.int64], rules: Rules) -> NDArray[np.int64]:
-    """Each class's pictures as often as it takes to have `per_class`; who gets one more is drawn, from the seed."""
+    """How often to repeat each picture so that its class has `per_class`; the seed draws which get one more."""
     copies = []
     for label, count in enumerate(counts.tolist()):
         if not count:
@@ -167,14 +167,14 @@ def _copies(counts: NDArray[np.int64], rules: Rules) -> NDArray[np.int64]:
 
 
 def _named(order: NDArray[np.int64], rows: Rows, names: Iterator[str]) -> Iterator[tuple[int, str]]:
-    """Pair entries, in the order of their rows, with names from a stream of all rows' names."""
+    """Pair the entries, in the order of their rows, with their names; `names` yields the names of all rows."""
     read, name = 0, ""
     for i in order.tolist():
         while read <= rows[i]:
             try:
                 name = next(names)
             except StopIteration:
-                raise ConfigError(f"there are names for {read} rows only, and row {rows[i]} was kept") from None
+                raise ConfigError(f"there are names for only {read} rows, but row {rows[i]} was kept") from None
             read += 1
         yield i, name
 

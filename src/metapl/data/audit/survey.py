@@ -1,10 +1,9 @@
-"""Look at every picture of a part once: can it be read, how large is it, what are its fingerprints."""
+"""Read every picture of a part once: can it be read, how large is it, what are its fingerprints."""
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -13,12 +12,13 @@ from PIL import Image
 
 from metapl.data.audit import hashing
 from metapl.data.audit.hashing import Hashes
+from metapl.data.reading.read_ahead import in_order
 from metapl.data.sources.source import BadImage, Files, Images
 
 CHUNK = 128  # pictures that a thread takes at a time
-EVEN = 16  # of 256 shades: a picture with fewer between its darkest and its brightest pixel shows nothing
+EVEN = 16  # of 256 shades: a picture with fewer between its darkest and brightest pixel is blank
 
-Advance = Callable[[int], None]  # told how many more pictures are done
+Advance = Callable[[int], None]  # called with the number of pictures that are done since
 
 
 class Unreadable(NamedTuple):
@@ -30,21 +30,23 @@ class Unreadable(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What one look at a part's pictures found; rows of unreadable ones hold zeros."""
+    """The readable pictures' fingerprints and sizes; unreadable pictures have zeros in their rows."""
 
     readable: NDArray[np.bool_]  # [N]
     digests: NDArray[np.void]  # [N] 16 bytes: equal pixels
-    hashes: Hashes  # [N]: alike to the eye
+    hashes: Hashes  # [N]: near for pictures that look alike
     sizes: Counter[tuple[int, int]]  # (height, width) -> pictures
     modes: Counter[str]  # how the files store them: RGB, L, P, CMYK, …
     unreadable: tuple[Unreadable, ...]
-    even: tuple[str, ...]  # names of pictures in which there is hardly anything to see
+    even: tuple[str, ...]  # names of pictures that are blank or nearly so
 
 
 def survey(images: Images, advance: Advance = lambda count: None) -> Survey:
-    """Read every picture, several at a time; what cannot be read is listed, never raised."""
+    """Read every picture, with several threads. A picture that cannot be read is listed, not raised as an error."""
+    # Decoders and hashes release Python's lock: one thread waits for the disk while another works.
+    threads = min(os.cpu_count() or 1, 16)
     pieces = []
-    for piece in _in_order(images):
+    for piece in in_order(partial(_survey_chunk, images), range(0, len(images), CHUNK), threads, 4 * threads):
         pieces.append(piece)
         advance(len(piece.readable))
     return Survey(
@@ -58,18 +60,7 @@ def survey(images: Images, advance: Advance = lambda count: None) -> Survey:
     )
 
 
-def _in_order(images: Images) -> Iterator[Survey]:
-    """Decoders and hashes let go of Python's lock: one thread waits for the disk while another works."""
-    threads = min(os.cpu_count() or 1, 16)
-    starts = iter(range(0, len(images), CHUNK))
-    with ThreadPoolExecutor(threads) as pool:
-        waiting = [pool.submit(_look, images, start) for start in islice(starts, 4 * threads)]
-        while waiting:
-            yield waiting.pop(0).result()
-            waiting += [pool.submit(_look, images, start) for start in islice(starts, 1)]
-
-
-def _look(images: Images, start: int) -> Survey:
+def _survey_chunk(images: Images, start: int) -> Survey:
     """Survey one chunk."""
     count = min(CHUNK, len(images) - start)
     readable, digests, hashes = np.zeros(count, bool), np.zeros(count, "V16"), np.zeros(count, np.uint64)
@@ -93,7 +84,7 @@ def _look(images: Images, start: int) -> Survey:
 
 
 def _mode(images: Images, index: int, picture: NDArray[np.uint8]) -> str:
-    """How the picture is stored: a file's header says it; an array has its channels only."""
+    """How the picture is stored: the mode in a file's header; for an array, its channels."""
     if isinstance(images, Files):
         with Image.open(images.paths[index]) as image:
             return image.mode

@@ -1,4 +1,4 @@
-"""What the terminal shows of an audit."""
+"""Print an audit to the terminal."""
 
 from rich.console import Console
 from rich.table import Table
@@ -7,24 +7,24 @@ from metapl.data.audit.audit import Audit, class_counts
 from metapl.system.terminal import say
 
 
-def show(found: Audit, console: Console) -> None:
+def show(audited: Audit, console: Console) -> None:
     """Print the parts, then the problems, then the notes."""
-    console.print(_parts(found))
-    for finding in sorted(found.findings, key=lambda finding: finding.severity != "problem"):
+    console.print(_parts(audited))
+    for finding in sorted(audited.findings, key=lambda finding: finding.severity != "problem"):
         style = "red" if finding.severity == "problem" else "yellow"
         say(console, f"{finding.severity}: {finding.text}", style)
-    if not found.findings:
-        say(console, "nothing to say against it")
+    if not audited.findings:
+        say(console, "no problems, nothing to note")
 
 
-def _parts(found: Audit) -> Table:
+def _parts(audited: Audit) -> Table:
     table = Table(title="Parts of the source")
     table.add_column("part")
     for column in ("pictures", "unlabelled", "unreadable", "sizes", "stored as", "classes", "smallest–largest class"):
         table.add_column(column, justify="right")
-    for name, part in found.source.parts.items():
-        seen = found.surveys[name]
-        counts = [count for count in class_counts(part, len(found.source.class_names)) if count]
+    for name, part in audited.source.parts.items():
+        seen = audited.surveys[name]
+        counts = [count for count in class_counts(part, len(audited.source.class_names)) if count]
         table.add_row(
             name,
             f"{len(part.images):,}",
@@ -32,7 +32,7 @@ def _parts(found: Audit) -> Table:
             f"{len(seen.unreadable):,}",
             _few([f"{width}×{height}" for (height, width), _ in seen.sizes.most_common()]),
             _few([mode for mode, _ in seen.modes.most_common()]),
-            f"{len(counts)} of {len(found.source.class_names)}",
+            f"{len(counts)} of {len(audited.source.class_names)}",
             f"{min(counts):,}–{max(counts):,}" if counts else "–",
         )
     return table

@@ -1,7 +1,7 @@
-"""The K best rows of each class, from any number of rows in memory for a few K of each class.
+"""The K best rows of each class, from any number of rows, in memory for a few K of each class.
 
-Equivalent to a heap for each class, but vectorised: what beats its class's K-th best so far waits in a buffer; a full
-buffer is sorted into the best. Of equal probabilities the earlier row wins.
+Equivalent to a heap for each class, but vectorised: rows that beat their class's K-th best so far wait in a buffer, and
+a full buffer is merged into the best. Of equal probabilities the earlier row wins.
 """
 
 from collections.abc import Callable
@@ -24,23 +24,23 @@ class Entries(NamedTuple):
 
 
 class Top:
-    """Takes rows in their order, keeps the best; `admit` says which rows may stay at all, and is asked late."""
+    """Takes rows in their order and keeps the best. `admit` decides which rows may stay; only candidates are tested."""
 
     def __init__(self, classes: int, per_class: int, admit: Callable[[Rows], NDArray[np.bool_]]) -> None:
-        self.floors = np.full(classes, -1, np.float32)  # the K-th best so far; only what lies above can still enter
+        self.floors = np.full(classes, -1, np.float32)  # the K-th best so far; only rows above it can still enter
         self._per_class, self._admit = per_class, admit
         self._best = Entries(np.empty(0, np.int32), np.empty(0, np.float32), np.empty(0, np.int64))
         self._waiting: list[Entries] = []
         self._limit = max(MIN_WAITING, classes * per_class)
 
     def offer(self, entries: Entries) -> None:
-        """Take more entries; their rows come after all rows before."""
+        """Take more entries, whose rows come after all earlier ones."""
         self._waiting.append(entries)
-        if sum(len(some.rows) for some in self._waiting) >= self._limit:
+        if sum(len(waiting.rows) for waiting in self._waiting) >= self._limit:
             self._merge()
 
     def best(self) -> Entries:
-        """The best of all, ordered by class, then from the most probable on, then by row."""
+        """The best entries, ordered by class, then by falling probability, then by row."""
         self._merge()
         return self._best
 

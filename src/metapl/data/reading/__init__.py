@@ -1,1 +1,1 @@
-"""From files to arrays. Nothing that a file holds is ever run."""
+"""From files to arrays. Code inside a file is never executed."""

@@ -1,4 +1,4 @@
-"""Pictures stored channel by channel, turned into [H, W, C] where they lie."""
+"""Turn pictures that are stored channel by channel into [H, W, C], in the same memory."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,10 +7,10 @@ _BLOCK = 256  # pictures at a time: small enough for the cache
 
 
 def to_last(images: NDArray[np.uint8], transposed: bool = False) -> NDArray[np.uint8]:
-    """Turn [N, C, H, W] ([N, C, W, H] where `transposed`) into [N, H, W, C], in the same memory.
+    """Turn [N, C, H, W] (if `transposed`, [N, C, W, H]) into [N, H, W, C], in the same memory.
 
-    A second array as large as the first is what makes SVHN's 1.6 GB need 3.2 GB. A picture has as many bytes in either
-    order, so each block of pictures can be turned in a copy of its own and put back.
+    A second array would make SVHN's 1.6 GB need 3.2 GB. A picture has the same number of bytes in both orders, so each
+    block of pictures is copied, turned, and written back to its place.
     """
     if not (images.flags.c_contiguous and images.flags.writeable):
         images = np.array(images, order="C")

@@ -1,7 +1,7 @@
-"""One encoded picture to RGB bytes, or an error that names it: whatever a file holds, it never runs and never floods.
+"""Decode one picture to RGB bytes, or raise an error that names it. No file is executed or fills the memory.
 
-Transparency is dropped, as the field's loaders do: the colours below it stay. Of an animation the first frame is taken.
-`shades` tells what becomes of pixels of more than 8 bits.
+Transparency is dropped and the colours stay, as in the field's loaders. Of an animation the first frame is taken.
+`shades` converts pixels of more than 8 bits.
 """
 
 import io
@@ -17,21 +17,21 @@ from metapl.data.reading import shades
 from metapl.schema import ConfigError
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
-MAX_PIXELS = 64_000_000  # 192 MB as RGB; a few kilobytes of PNG can claim a thousand times that
+MAX_PIXELS = 64_000_000  # 192 MB as RGB; a PNG of a few kilobytes can unpack to a thousand times that
 
-# Pillow tells a format by its content, and some of those it knows start other programs (EPS: Ghostscript).
+# Pillow detects a format by its content, and some formats make it start other programs (EPS: Ghostscript).
 _FORMATS = ("JPEG", "PNG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 
 # TIFF's tags: BitsPerSample, SampleFormat, and GDAL_NODATA (https://gdal.org/drivers/raster/gtiff.html)
-_BITS, _KIND, _NOTHING = 258, 339, 42113
+_BITS, _KIND, _NO_DATA = 258, 339, 42113
 _UNSIGNED = (1,)
 
 
 class DataError(ConfigError):
-    """Data that cannot be read or is not there; its text is one sentence for the user."""
+    """Data that cannot be read or are missing; its text is one sentence for the user."""
 
 
-class BadImage(DataError):  # noqa: N818 (the audit lists them: each is a finding before it is an error)
+class BadImage(DataError):  # noqa: N818 (the audit lists bad pictures without raising them)
     """A picture that cannot be decoded."""
 
     def __init__(self, name: str, reason: str) -> None:
@@ -39,18 +39,18 @@ class BadImage(DataError):  # noqa: N818 (the audit lists them: each is a findin
         self.name, self.reason = name, reason
 
     def __reduce__(self) -> tuple[type["BadImage"], tuple[str, str]]:
-        # Workers in other processes send it home; the default would call the class with the joined text.
+        # Workers send it to this process by pickle, whose default would call the class with the joined text.
         return type(self), (self.name, self.reason)
 
 
 def decode_file(path: Path) -> NDArray[np.uint8]:
     """Read a picture file: [H, W, 3]."""
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
+        with open(path, "rb", opener=open_without_waiting) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise BadImage(str(path), "not a file")
-            if found.st_size == 0:
+            if status.st_size == 0:
                 raise BadImage(str(path), "the file is empty")
             return _decode(file, str(path))
     except OSError as error:
@@ -64,8 +64,8 @@ def decode_bytes(data: bytes, name: str) -> NDArray[np.uint8]:
     return _decode(io.BytesIO(data), name)
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
-    # A named pipe among the pictures would block the reader for ever.
+def open_without_waiting(path: str | Path, flags: int) -> int:
+    """Opener for `open`: a named pipe among the pictures would block it for ever."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
@@ -79,16 +79,16 @@ def _decode(file: io.BufferedReader | io.BytesIO, name: str) -> NDArray[np.uint8
         raise
     except UnidentifiedImageError:
         kinds = ", ".join(_FORMATS)
-        raise BadImage(name, f"not a picture of a known kind ({kinds}; no TIFF of 64 bits a pixel)") from None
+        raise BadImage(name, f"not a picture of a known kind ({kinds}, but no TIFF of 64 bits a pixel)") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise BadImage(name, f"more than the {MAX_PIXELS:,} pixels allowed") from None
-    except Exception as error:  # Pillow's plugins raise what they like on broken files
+    except Exception as error:  # Pillow's plugins raise errors of any type on damaged files
         raise BadImage(name, f"cannot be decoded: {error}") from None
 
 
 def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
     turned = ImageOps.exif_transpose(image)
-    if image.mode == "F" or image.mode.startswith("I"):  # Pillow's own conversion would cut off what is above 255
+    if image.mode == "F" or image.mode.startswith("I"):  # Pillow's own conversion would clip values above 255
         grey = _to_bytes(np.asarray(turned), image)
         return np.repeat(grey[..., None], 3, axis=-1)
     if turned.mode in ("P", "PA"):
@@ -97,17 +97,17 @@ def _to_rgb(image: Image.Image) -> NDArray[np.uint8]:
 
 
 def _to_bytes(grey: shades.Grey, image: Image.Image) -> NDArray[np.uint8]:
-    """Bring pixels of more than 8 bits to bytes; what they mean is the file's to say, in TIFF's tags."""
+    """Convert pixels of more than 8 bits to bytes; TIFF's tags say how to read them."""
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         return shades.by_format(grey)
     tags = getattr(image, "tag_v2", {})
     if image.mode == "I" and tags.get(_BITS) == (32,) and tags.get(_KIND, _UNSIGNED) == _UNSIGNED:
-        grey = grey.view(np.uint32)  # Pillow takes them for signed ones
-    return shades.by_own_range(grey, _nothing(tags.get(_NOTHING)))
+        grey = grey.view(np.uint32)  # Pillow reads them as signed
+    return shades.by_own_range(grey, _no_data(tags.get(_NO_DATA)))
 
 
-def _nothing(tag: object) -> float | None:
-    """The value that stands for no value, in files of geographers."""
+def _no_data(tag: object) -> float | None:
+    """The value that marks missing pixels in geographic files; None if there is none."""
     try:
         return float(str(tag).strip("\0 "))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Where data files are looked for, what is said when they are missing, and whether they are the official ones."""
+"""Find data files, say which are missing, and check that they are the official ones."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -13,14 +13,14 @@ _BLOCK = 1 << 20
 
 
 def search_folders(data_dir: Path | None, cache: Path) -> tuple[Path, ...]:
-    """The folder that the user named, if any, then `data` in this user's cache folder."""
+    """The folders to search: the one that the user named, if any, then `data` in the user's cache folder."""
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(f"--data-dir {data_dir} is not a folder")
     return (*([data_dir] if data_dir else []), cache / "data")
 
 
 def find(folders: Folders, *names: str) -> Path | None:
-    """The first of the names that is in one of the folders; a folder may also itself be what is looked for."""
+    """The path of the first name that a folder contains, or a folder that has that name itself; None: not found."""
     for folder in folders:
         for name in names:
             if (folder / name).exists():
@@ -31,7 +31,7 @@ def find(folders: Folders, *names: str) -> Path | None:
 
 
 def missing(source: str, names: Iterable[str], origin: str, folders: Folders) -> DataError:
-    """Say which files are not there, where they come from and where to put them."""
+    """An error that says which files are missing, where to get them and where to put them."""
     places = " or ".join(str(folder) for folder in folders)
     return DataError(
         f"{source}: no {' or '.join(names)} in {places}; get it from {origin} and put it into {folders[0]}"
@@ -39,15 +39,19 @@ def missing(source: str, names: Iterable[str], origin: str, folders: Folders) ->
 
 
 def locate(source: str, text: str, folders: Folders) -> Path:
-    """A file or folder that the user named: as it is, or inside one of the folders."""
-    for place in (Path(), *folders):
-        if (place / text).exists():
-            return place / text
-    raise DataError(f"{source}: there is no {text}, neither as it is nor in {' or '.join(map(str, folders))}")
+    """The path of a file or folder that the user named, relative to here or to one of the folders."""
+    if path := first_existing(text, folders):
+        return path
+    raise DataError(f"{source}: there is no {text}, neither here nor in {' or '.join(map(str, folders))}")
+
+
+def first_existing(text: str, folders: Folders) -> Path | None:
+    """The path relative to here, or to the first folder where it exists; None: nowhere."""
+    return next((place / text for place in (Path(), *folders) if (place / text).exists()), None)
 
 
 def open_file(path: Path, md5: str | None = None) -> BinaryIO:
-    """Open a data file; refuse an empty one and, where `md5` is given, one that is not the official one."""
+    """Open a data file; refuse an empty file and, if `md5` is given, any file but the official one."""
     try:
         file = path.open("rb")
     except OSError as error:
@@ -64,7 +68,7 @@ def open_file(path: Path, md5: str | None = None) -> BinaryIO:
 
 
 def check_md5(file: BinaryIO, expected: str, name: str) -> None:
-    """Refuse a file whose content is not the official one; leaves it at its start."""
+    """Refuse a file whose content is not the official one, then go back to its start."""
     digest = hashlib.md5(usedforsecurity=False)
     while block := file.read(_BLOCK):
         digest.update(block)
@@ -72,10 +76,10 @@ def check_md5(file: BinaryIO, expected: str, name: str) -> None:
     compare_md5(digest.hexdigest(), expected, name)
 
 
-def compare_md5(found: str, expected: str, name: str) -> None:
-    """Refuse what has another checksum than the official one."""
-    if found != expected:
+def compare_md5(actual: str, expected: str, name: str) -> None:
+    """Refuse a checksum that differs from the official one."""
+    if actual != expected:
         raise DataError(
-            f"{name} has the md5 {found}, the official file has {expected}: it is damaged or another file; get it "
-            "again, or set verify = false to read it all the same"
+            f"{name} has the md5 {actual}, but the official file has {expected}: it is damaged or another file; get "
+            "it again, or set verify = false to read it anyway"
         )

@@ -1,6 +1,6 @@
-"""Which pictures someone means: files, folders with all that is below them, and patterns such as 'photos/**/*.jpg'.
+"""Find the pictures that the user names: files, folders with all below them, and patterns such as 'photos/**/*.jpg'.
 
-Nothing is listed before it is asked for, so that millions of pictures need no more memory than one folder's names.
+Pictures are listed one folder at a time, so that millions of them need no more memory than one folder's names.
 """
 
 import glob
@@ -13,23 +13,23 @@ from metapl.data.reading.decode import SUFFIXES
 
 
 class FoundPicture(NamedTuple):
-    """A picture to be read, or a place where none can be."""
+    """The path of a picture, or of a problem: a place where no picture can be read."""
 
     path: Path
     problem: str = ""
 
 
 def find(words: Iterable[str]) -> Iterator[FoundPicture]:
-    """Yield the pictures that the words name, in their order; a file of just that name comes before a pattern.
+    """Yield the pictures that the words name, in order; a word that is a file's name is not taken for a pattern.
 
-    A file that is named is taken for a picture whatever it is called; below a folder its suffix decides.
+    A file that is named counts as a picture, whatever its suffix; below a folder the suffix decides.
     """
     for word in words:
         yield from _at(Path(word)) if os.path.lexists(word) or not glob.has_magic(word) else _matching(word)
 
 
 def _matching(pattern: str) -> Iterator[FoundPicture]:
-    """What a pattern matches, in order; photos/**/* matches folders and what is in them, but names each file once."""
+    """The pictures that a pattern matches, in order, each once: photos/**/* matches folders and the files in them."""
     matches = sorted(glob.glob(pattern, recursive=True))
     if not matches:
         yield FoundPicture(Path(pattern), "nothing matches this pattern")
@@ -50,25 +50,25 @@ def _at(path: Path, named: bool = True) -> Iterator[FoundPicture]:
             yield FoundPicture(path)
         return
     empty = True
-    for found in walk(path):
+    for picture in walk(path):
         empty = False
-        yield found
+        yield picture
     if empty:
         yield FoundPicture(path, f"the folder has no pictures ({', '.join(sorted(SUFFIXES))})")
 
 
 def walk(place: Path) -> Iterator[FoundPicture]:
-    """Every picture below a folder, in the order of their paths as texts; hidden ones are left out.
+    """Yield every picture below a folder in the order of its path as text; hidden files are left out.
 
     The order is that of sorting all paths, one folder at a time: a folder's slash counts as a letter of its name.
-    Links to folders are followed, but no picture is named twice for it: what lies in the folder is found there, and of
-    several links to the same folder elsewhere the first counts. A link to what the folder lies in is a problem.
+    Links to folders are followed, but no picture is given twice: a link to a place inside the folder is skipped, and of
+    several links to the same folder elsewhere only the first counts. A link to a parent folder is a problem.
     """
     yield from _below(place, _Walk(Path(os.path.realpath(place)), set()))
 
 
 class _Walk(NamedTuple):
-    """What a walk must remember, so that it comes to an end."""
+    """What a walk must remember so that it ends."""
 
     start: Path
     entered: set[str]  # folders elsewhere, by their real names
@@ -89,14 +89,14 @@ def _below(place: Path, walk: _Walk) -> Iterator[FoundPicture]:
         elif is_picture(name):
             yield FoundPicture(place / name)
         elif linked and not os.path.exists(place / name):
-            yield FoundPicture(place / name, "a link to something that is not there")
+            yield FoundPicture(place / name, "a link whose target does not exist")
 
 
 def _linked(place: Path, walk: _Walk) -> Iterator[FoundPicture]:
-    """What a link leads to, unless the walk comes there by itself."""
+    """The pictures behind a link, unless the walk reaches them anyway."""
     target = Path(os.path.realpath(place))
     if walk.start.is_relative_to(target):
-        yield FoundPicture(place, "a link to a folder that it lies in")
+        yield FoundPicture(place, "a link to a folder that contains it")
     elif not target.is_relative_to(walk.start):
         yield from _below_once(place, walk)
 
@@ -111,5 +111,5 @@ def _below_once(place: Path, walk: _Walk) -> Iterator[FoundPicture]:
 
 
 def is_picture(name: str) -> bool:
-    """Does a file's name say that it is a picture, and not a hidden one?"""
+    """Whether a file's name is that of a picture which is not hidden."""
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES

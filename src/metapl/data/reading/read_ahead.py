@@ -1,11 +1,11 @@
-"""Read files in parallel, in their order; one that cannot be read is an answer like any other."""
+"""Work on files with several threads, in order. A file that cannot be read gives a result with a problem."""
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 from metapl.data.reading.decode import BadImage
 from metapl.data.reading.find_pictures import FoundPicture
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 
 class Read(NamedTuple):
-    """What was found in a place: a picture, or why there is none."""
+    """A picture that was read, or the problem that prevented it."""
 
     path: Path
     picture: NDArray[np.uint8] | None
@@ -25,23 +28,28 @@ class Read(NamedTuple):
 def read_ahead(
     places: Iterable[FoundPicture], read: Callable[[Path], NDArray[np.uint8]], threads: int, ahead: int
 ) -> Generator[Read]:
-    """Yield what is in each place, in turn, while threads read up to `ahead` places further."""
+    """Yield the picture of each place, in order, while threads read up to `ahead` places further."""
 
-    def attempt(found: FoundPicture) -> Read:
-        if found.problem:
-            return Read(found.path, None, found.problem)
+    def attempt(place: FoundPicture) -> Read:
+        if place.problem:
+            return Read(place.path, None, place.problem)
         try:
-            return Read(found.path, read(found.path))
+            return Read(place.path, read(place.path))
         except BadImage as error:
-            return Read(found.path, None, error.reason)
+            return Read(place.path, None, error.reason)
 
-    rest = iter(places)
+    return in_order(attempt, places, threads, ahead)
+
+
+def in_order(function: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int) -> Generator[Result]:
+    """Yield the function's result for each item, in order, while threads work up to `ahead` items further."""
+    rest = iter(items)
     with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Read]] = deque(pool.submit(attempt, found) for found in islice(rest, ahead))
+        waiting: deque[Future[Result]] = deque(pool.submit(function, item) for item in islice(rest, ahead))
         try:
             while waiting:
                 done = waiting.popleft().result()
-                waiting.extend(pool.submit(attempt, found) for found in islice(rest, 1))
+                waiting.extend(pool.submit(function, item) for item in islice(rest, 1))
                 yield done
         finally:
             for future in waiting:

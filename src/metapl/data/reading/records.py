@@ -1,8 +1,8 @@
-"""JPEG-in-TFRecord without TensorFlow: where each record is, and the picture in it when it is asked for.
+"""Read pictures in TFRecord files without TensorFlow: find each record, and decode its picture when it is needed.
 
-A reader of our own, because none that could be had fits (looked at in 2026): grain's reads one file from front to back
-and leaves both checksums unread, and so does PyPI's `tfrecord`; `tfr-reader` does not build next to NumPy 2. The
-format is small: length, checksum of the length, bytes, checksum of the bytes; the checksum itself is google-crc32c's.
+This is a reader of our own, because no other fits (as of 2026): grain's reads one file from front to back and does not
+check the checksums, and neither does PyPI's `tfrecord`; `tfr-reader` does not build with NumPy 2. The format is small:
+length, checksum of the length, bytes, checksum of the bytes; google-crc32c computes the checksums.
 """
 
 import mmap
@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from metapl.data.reading.decode import BadImage, DataError, decode_bytes
 
 _HEAD, _CHECKSUM = struct.Struct("<QI"), struct.Struct("<I")
-_MAX_RECORD = 1 << 28  # a picture of 256 MB; what claims more is damage
+_MAX_RECORD = 1 << 28  # a picture of 256 MB; a longer record is damaged
 
 Value = int | memoryview  # the first number or the first text of a feature
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Encoded pictures in TFRecord files, decoded when they are asked for; always RGB, each of its own size."""
+    """Encoded pictures in TFRecord files, decoded when they are needed; always RGB, of any sizes."""
 
     shards: tuple[Path, ...]
     shard: NDArray[np.int32]  # [N] which of the files
@@ -57,7 +57,7 @@ class Records:
             raise BadImage(self.name(index), str(error)) from None
 
     def _read(self, index: int) -> memoryview:
-        """The record's bytes, checked. The file is opened anew each time: nothing to share between workers."""
+        """The record's bytes, checked. The file is opened each time, so that workers share nothing."""
         with self.shards[self.shard[index]].open("rb", buffering=0) as file:
             file.seek(self.offset[index])
             length = _length(file.read(_HEAD.size))
@@ -70,14 +70,14 @@ class Records:
 
 
 def scan(path: Path, wanted: Set[str]) -> Iterator[tuple[int, dict[str, Value]]]:
-    """Give each record's start and its wanted fields, touching only the pages that they lie on.
+    """Yield each record's start and its wanted fields; only the pages that hold them are read.
 
-    The lengths' checksums are checked here, the records' own when they are read.
+    This checks the lengths' checksums; the records' own are checked when a record is read.
     """
     try:
         with path.open("rb") as file:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except (OSError, ValueError) as error:  # ValueError: nothing in it
+    except (OSError, ValueError) as error:  # ValueError: the file is empty
         raise DataError(f"{path} cannot be read: {error}") from None
     start = 0
     while start < len(view):
@@ -93,7 +93,7 @@ def scan(path: Path, wanted: Set[str]) -> Iterator[tuple[int, dict[str, Value]]]
 
 
 def masked_crc(data: bytes) -> int:
-    """The format's checksum: CRC-32C, turned by 15 bits and shifted by a constant."""
+    """The format's checksum: CRC-32C, rotated by 15 bits, plus a constant."""
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -109,14 +109,14 @@ def _length(head: bytes) -> int:
 
 def parse_example(example: memoryview, wanted: Set[str]) -> dict[str, Value]:
     """The wanted features of a tf.train.Example: Example{1: Features{1: entry{1: name, 2: Feature}}}."""
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for _, features in _fields(example):
         for _, entry in _fields(_view(features)):
             pair = dict(_fields(_view(entry)))
             name = bytes(_view(pair.get(1, memoryview(b"")))).decode("utf-8", "replace")
             if name in wanted and 2 in pair and (value := _first(_view(pair[2]))) is not None:
-                found[name] = value
-    return found
+                values[name] = value
+    return values
 
 
 def _first(feature: memoryview) -> Value | None:
@@ -132,7 +132,7 @@ def _first(feature: memoryview) -> Value | None:
 
 
 def _fields(message: memoryview) -> Iterator[tuple[int, Value]]:
-    """Take a protocol-buffer message apart: field numbers and values."""
+    """Yield the field numbers and values of a protocol-buffer message."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -150,7 +150,7 @@ def _fields(message: memoryview) -> Iterator[tuple[int, Value]]:
 
 
 def _varint(message: memoryview, at: int) -> tuple[int, int]:
-    """A number in groups of 7 bits, the lowest first; and where it ends."""
+    """A number in groups of 7 bits, the lowest first, and the place after it."""
     number = 0
     for i, byte in enumerate(message[at : at + 10]):
         number |= (byte & 127) << 7 * i

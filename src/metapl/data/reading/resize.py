@@ -1,4 +1,4 @@
-"""Bring a picture of any size to a fixed one."""
+"""Cut and scale a picture of any size to a given size."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,7 +8,7 @@ from metapl.schema import ConfigError
 
 
 def centre_square(picture: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Cut the largest centred square out of [H, W, C] and scale it to [size, size, C]; a fitting one stays as it is."""
+    """Cut the largest centred square out of [H, W, C] and scale it to [size, size, C]; if it has that size, keep it."""
     return centre_part(picture, size, size)
 
 
@@ -22,7 +22,7 @@ def centre_part(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[
     rows = max(1, min(own_height, own_width * height // width))
     columns = max(1, min(own_width, own_height * width // height))
     top, left = (own_height - rows) // 2, (own_width - columns) // 2
-    # Cut first: a filter that is given a box to read looks over its edges.
+    # Cut first: if a filter is given a box instead, it also reads pixels outside of it.
     part = np.ascontiguousarray(picture[top : top + rows, left : left + columns])
     image = Image.fromarray(part[..., 0] if channels == 1 else part)
     # reducing_gap averages large pictures down in a cheap first step; 2 keeps the result close to the exact one.
@@ -31,5 +31,5 @@ def centre_part(picture: NDArray[np.uint8], height: int, width: int) -> NDArray[
 
 
 def to_grey(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Turn [H, W, 3] into [H, W, 1] by what an eye sees of each colour; what is grey already keeps its values."""
+    """Turn [H, W, 3] into [H, W, 1] by the brightness that an eye sees; grey pixels keep their values."""
     return np.asarray(Image.fromarray(picture).convert("L"))[..., None]

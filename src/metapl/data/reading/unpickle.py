@@ -1,8 +1,8 @@
-"""Pickles of NumPy arrays and plain containers, read without running anything that they name.
+"""Read pickles of NumPy arrays and plain containers without running any code that they name.
 
 CIFAR's official batches are pickles, and a pickle is a program: it names functions and calls them. Here the few names
-that such a batch needs are answered with stand-ins of our own, and every other name is refused. Not even NumPy's
-rebuilding functions are handed out: their states are trusted by C code that was not written for hostile ones.
+that such a batch needs are replaced by stand-ins of our own, and every other name is refused. Not even NumPy's own
+functions that rebuild arrays are called: their C code was not written for hostile input.
 """
 
 import math
@@ -16,25 +16,25 @@ from metapl.data.reading.decode import DataError
 
 
 class _StandIn:
-    """Base: without `__setstate__`, a pickle could set attributes on the class and so change later reads."""
+    """Base class: without `__setstate__`, a pickle could set attributes of the class and so change later reads."""
 
     def __setstate__(self, state: Any) -> None:
-        raise pickle.UnpicklingError("a state where none belongs")
+        raise pickle.UnpicklingError("an object has a state that it must not have")
 
 
 class _DType(_StandIn):
-    """Stands in for numpy.dtype: bytes, and nothing else."""
+    """Stands in for numpy.dtype; accepts only unsigned bytes."""
 
     def __init__(self, *args: Any) -> None:
         if args[:1] not in (("u1",), (b"u1",)):
-            raise pickle.UnpicklingError("an array that is not of unsigned bytes")
+            raise pickle.UnpicklingError("an array is not of unsigned bytes")
 
     def __setstate__(self, state: Any) -> None:
-        """Byte order and the like: bytes have none."""
+        """Ignore the byte order and the like: bytes have none."""
 
 
 class _Array(_StandIn):
-    """Stands in for numpy.ndarray while its state is awaited."""
+    """Stands in for numpy.ndarray until its state is read."""
 
     value: NDArray[np.uint8] | None = None
 
@@ -42,14 +42,14 @@ class _Array(_StandIn):
         _version, shape, dtype, fortran, data = state
         whole = type(shape) is tuple and all(type(size) is int for size in shape)
         if not whole or fortran or type(dtype) is not _DType or type(data) is not bytes:
-            raise pickle.UnpicklingError("an array of another make")
+            raise pickle.UnpicklingError("an array has an unknown layout")
         if math.prod(shape) != len(data):
-            raise pickle.UnpicklingError("an array whose size and bytes do not fit")
+            raise pickle.UnpicklingError("an array's shape and bytes do not match")
         self.value = np.frombuffer(data, np.uint8).reshape(shape)
 
 
 class _Reconstruct(_StandIn):
-    """Stands in for the function that makes an array whose state follows."""
+    """Stands in for the function that creates an array before its state is read."""
 
     def __new__(cls, *_: Any) -> _Array:  # type: ignore[misc]
         return _Array()
@@ -60,7 +60,7 @@ class _Encode(_StandIn):
 
     def __new__(cls, text: str, encoding: str) -> bytes:  # type: ignore[misc]
         if encoding != "latin1":
-            raise pickle.UnpicklingError(f"text in the encoding {encoding!r}")
+            raise pickle.UnpicklingError(f"a text has the encoding {encoding!r}")
         return str.encode(text, "latin1")
 
 
@@ -82,13 +82,13 @@ class _Unpickler(pickle.Unpickler):
 
 
 def load_dict(file: BinaryIO, name: str) -> dict[str, Any]:
-    """Read a pickled dict with text keys; uint8 arrays are arrays, Python 2's texts are bytes. `name` is for errors."""
+    """Read a pickled dict with text keys; uint8 arrays become arrays, Python 2's texts bytes. `name` is for errors."""
     try:
         content = _Unpickler(file, encoding="bytes").load()
-    except Exception as error:  # a broken pickle fails in any way there is: EOF, index, memory, attribute, …
+    except Exception as error:  # a damaged pickle can raise any error: EOF, index, memory, attribute, …
         raise DataError(f"{name} cannot be read as a data batch: {error or type(error).__name__}") from None
     if type(content) is not dict or any(type(key) not in (str, bytes) for key in content):
-        raise DataError(f"{name} is not a data batch: it holds no named values")
+        raise DataError(f"{name} is not a data batch: it has no named values")
     return {_text(key): value.value if type(value) is _Array else value for key, value in content.items()}
 
 

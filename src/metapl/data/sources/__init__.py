@@ -1,1 +1,1 @@
-"""Where pictures come from: one file for each kind of source."""
+"""Sources of examples: one file for each kind."""

@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100: the official python batches or the binary version, unpacked or as the .tar.gz.
 
-File order is kept: data_batch_1 to data_batch_5 one after the other, as the paper's split needs it (Appendix C.1).
+Pictures keep the order of the files, data_batch_1 to data_batch_5: the paper's split needs it (Appendix C.1).
 """
 
 import io
@@ -21,7 +21,7 @@ from metapl.data.reading.unpickle import load_dict
 from metapl.data.sources.source import InMemory, Part, PictureConfig, Source
 
 _PIXELS = 3 * 32 * 32
-_MAX_FILE = 200_000_000  # the largest, CIFAR-100's training file, has 155 MB
+_MAX_FILE = 200_000_000  # the largest file, CIFAR-100's training file, has 155 MB
 _PAGE = "the CIFAR page of Alex Krizhevsky (University of Toronto)"
 
 
@@ -31,11 +31,11 @@ class _Layout(NamedTuple):
     folder: str
     archive: str
     archive_md5: str
-    train: dict[str, str | None]  # file -> md5, None where the page gives none
+    train: dict[str, str | None]  # file -> md5; None: the page gives none
     test: dict[str, str | None]
     names: str  # the file with the names of the classes
     names_md5: str | None = None
-    label_bytes: int = 0  # binary version only; the class is the last of them
+    label_bytes: int = 0  # of the binary version; the class is the last of them
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class _Cifar(PictureConfig):
     names_key: ClassVar[str]
 
     verify: bool = True
-    """Compare the files with the official checksums; of the unpacked binary version there are none."""
+    """Compare the files with the official checksums. The unpacked binary version has none."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Cifar100(_Cifar):
 
 
 def read(config: _Cifar, folders: Folders) -> Source:
-    """Read whichever form of the data is found first; python before binary, unpacked before packed."""
+    """Read the first form of the data that exists: python before binary, unpacked before packed."""
     for layout in config.layouts:
         if path := files.find(folders, layout.folder, layout.archive):
             with _opener(path, layout, config.verify) as batches:
@@ -126,7 +126,7 @@ def _read(config: _Cifar, layout: _Layout, batches: "_Batches") -> Source:
     class_names = _class_names(config, layout, batches)
     parts = {}
     for part, wanted in (("train", layout.train), ("test", layout.test)):
-        # Each batch is let go as soon as it is copied: the peak is the data and one batch.
+        # Each batch is freed as soon as it is copied: the peak memory is the data and one batch.
         chunks = (_parse(config, layout, batches, file, md5) for file, md5 in wanted.items())
         pixels, labels = _gather(chunks, len(wanted))
         if labels.min(initial=0) < 0 or labels.max(initial=0) >= len(class_names):
@@ -140,7 +140,7 @@ def _read(config: _Cifar, layout: _Layout, batches: "_Batches") -> Source:
 def _gather(
     chunks: Iterator[tuple[NDArray[np.uint8], NDArray[np.int32]]], count: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-    """Put batches of one size into one array made for all of them; the last ones may be smaller."""
+    """Join batches in one array, which is allocated once; batches after the first may be smaller."""
     first, first_labels = next(chunks)
     pixels, labels = np.empty((count * len(first), _PIXELS), np.uint8), [first_labels]
     pixels[: len(first)] = first
@@ -148,7 +148,7 @@ def _gather(
     del first
     for more, more_labels in chunks:
         if end + len(more) > len(pixels):
-            raise DataError("the CIFAR batches grow: none may hold more pictures than the first")
+            raise DataError("a CIFAR batch has more pictures than the first one")
         pixels[end : end + len(more)] = more
         end += len(more)
         labels.append(more_labels)
@@ -164,7 +164,7 @@ def _parse(
         content = load_dict(opened, file)
     pixels, labels = content.get("data"), content.get(config.label_key)
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != _PIXELS:
-        raise DataError(f"{file} has no data of {_PIXELS} bytes for each picture")
+        raise DataError(f"{file} does not have {_PIXELS} bytes for each picture in data")
     if not isinstance(labels, list) or len(labels) != len(pixels) or any(type(label) is not int for label in labels):
         raise DataError(f"{file} has no list {config.label_key} with one whole number for each picture")
     return pixels, np.asarray(labels, np.int32)
@@ -173,7 +173,7 @@ def _parse(
 def _parse_binary(opened: BinaryIO, label_bytes: int, file: str) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
     raw = np.frombuffer(opened.read(), np.uint8)
     if raw.size == 0 or raw.size % (label_bytes + _PIXELS):
-        raise DataError(f"{file} has {raw.size} bytes, which is no whole number of pictures")
+        raise DataError(f"{file} has {raw.size} bytes, which is not a whole number of pictures")
     rows = raw.reshape(-1, label_bytes + _PIXELS)
     return rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int32)
 
@@ -190,13 +190,13 @@ def _class_names(config: _Cifar, layout: _Layout, batches: "_Batches") -> tuple[
 
 
 class _Batches:
-    """The files of one layout, in a folder or in an archive; the archive is read in memory, nothing is unpacked."""
+    """The files of one layout, in a folder or in an archive; archives are read in memory, not unpacked to disk."""
 
     def __init__(self, path: Path, archive: tarfile.TarFile | None, layout: _Layout, verify: bool) -> None:
         self._path, self._archive, self._layout, self._verify = path, archive, layout, verify
 
     def open(self, file: str, md5: str | None) -> BinaryIO:
-        """Open one file of the layout; a folder's files are checked one by one, an archive was checked whole."""
+        """Open one file of the layout. A folder's files are checked one by one; an archive was checked as a whole."""
         if self._archive is None:
             if not (self._path / file).is_file():
                 raise DataError(f"{self._path} has no {file}; get {self._layout.archive} again from {_PAGE}")

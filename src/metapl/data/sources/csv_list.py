@@ -1,4 +1,4 @@
-"""A CSV file that lists pictures: columns `path`, `label` (empty: unlabelled) and, if there is one, `split`."""
+"""A CSV file that lists pictures: columns `path`, `label` (empty: unlabelled) and, optionally, `split`."""
 
 import csv
 import os
@@ -12,6 +12,7 @@ import numpy as np
 from metapl.data.reading import files
 from metapl.data.reading.decode import DataError
 from metapl.data.reading.files import Folders
+from metapl.data.sources.dataset import ROLES
 from metapl.data.sources.source import Files, Part, PictureConfig, Source
 
 _PARTS = ("train", "val", "test", "unlabeled")
@@ -19,12 +20,12 @@ _PARTS = ("train", "val", "test", "unlabeled")
 
 @dataclass(frozen=True)
 class CsvList(PictureConfig):
-    """Pictures listed in a CSV file, with paths from the folder that it is in."""
+    """Pictures listed in a CSV file, with paths relative to the file's folder."""
 
     name: ClassVar[str] = "csv"
 
     file: str = "pictures.csv"
-    """The CSV file, with a header line: path,label or path,label,split (train, val, test, unlabeled)."""
+    """The CSV file, with a header line: path,label or path,label,split (labeled or train, val, test, unlabeled)."""
     outside: bool = False
     """Allow paths that leave the CSV file's folder."""
 
@@ -36,14 +37,14 @@ class _Row(NamedTuple):
 
 
 def read(config: CsvList, folders: Folders) -> Source:
-    """Read the list; every file must be there, none is opened before it is asked for."""
+    """Read the list and check that every file exists; files are opened only when they are needed."""
     file = files.locate(config.name, config.file, folders)
     rows = list(_rows(file, config.outside))
     class_names = tuple(sorted({row.label for row in rows if row.part == "train"}))
     if not class_names:
-        raise DataError(f"{file} labels no picture for training")
+        raise DataError(f"{file} has no labelled picture to train on")
     if unknown := sorted({row.label for row in rows if row.part in ("val", "test")} - set(class_names)):
-        raise DataError(f"{file} has classes in val or test that no training picture has: {', '.join(unknown)}")
+        raise DataError(f"{file} has classes in val or test that no labelled picture has: {', '.join(unknown)}")
     numbers = {name: i for i, name in enumerate(class_names)}
     parts = {}
     for part in _PARTS:
@@ -69,20 +70,21 @@ def _rows(file: Path, outside: bool) -> Iterator[_Row]:
 
 
 def _label(entry: dict[str, str | None], where: str) -> tuple[str, str]:
-    """The label and the part; an empty label in the training part means unlabelled."""
+    """The label and the part; the role `labeled` is the part `train`, and without a label a picture is unlabelled."""
     label = (entry["label"] or "").strip()
-    part = (entry.get("split") or "").strip() or "train"
+    split = (entry.get("split") or "").strip() or "labeled"
+    part = "train" if split == "labeled" else split
     if part not in _PARTS:
-        raise DataError(f"{where}: split takes one of {', '.join(_PARTS)}, got {part!r}")
+        raise DataError(f"{where}: split takes one of {', '.join(ROLES)} (or train for labeled), got {split!r}")
     if not label and part in ("val", "test"):
         raise DataError(f"{where}: a picture of {part} needs a label")
     return label, "unlabeled" if not label else part
 
 
 def _path(text: str | None, parent: Path, folder: Path, outside: bool, where: str) -> Path:
-    """Where the picture is. Links are followed first: a link inside the folder may point anywhere."""
+    """The picture's path. Links are resolved before the check: a link inside the folder may point anywhere."""
     if not text or "\0" in text:
-        raise DataError(f"{where}: the path is {'empty' if not text else 'not one'}")
+        raise DataError(f"{where}: the path {'is empty' if not text else 'contains a NUL character'}")
     path = parent / text
     leaves = os.path.isabs(text) or ".." in Path(text).parts or not path.resolve().is_relative_to(folder)
     if leaves and not outside:

@@ -1,6 +1,6 @@
-"""scikit-learn's digits: 1,797 grey pictures of 8×8, there without any file.
+"""scikit-learn's digits: 1,797 grey pictures of 8×8, which need no file.
 
-They have no official test set: the last 360 pictures (20 %) are ours.
+They have no official test set: here the last 360 pictures (20 %) are the test part.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _TRAIN = 1437
 
 @dataclass(frozen=True)
 class Digits(PictureConfig):
-    """Handwritten digits of 8×8, embedded in scikit-learn."""
+    """Handwritten digits of 8×8, which come with scikit-learn."""
 
     name: ClassVar[str] = "digits"
     mirrored: ClassVar[bool] = False
@@ -25,10 +25,10 @@ class Digits(PictureConfig):
 
 
 def read(config: Digits, folders: Folders) -> Source:
-    """Stretch the 17 grey levels over a byte."""
-    found = load_digits()
-    images = np.rint(found.images[..., None] * (255 / 16)).astype(np.uint8)
-    labels = found.target.astype(np.int32)
+    """Read the digits; their 17 grey levels are stretched to 0 … 255."""
+    digits = load_digits()
+    images = np.rint(digits.images[..., None] * (255 / 16)).astype(np.uint8)
+    labels = digits.target.astype(np.int32)
     return Source(
         {
             "train": Part(InMemory(images[:_TRAIN], "train"), labels[:_TRAIN]),

@@ -1,6 +1,6 @@
 """A folder of pictures: labeled/<class>/…, unlabeled/…, val/<class>/…, test/<class>/….
 
-Within a class, and under unlabeled, pictures may lie at any depth, and folders may be links. Hidden files and files of
+Inside a class, and inside unlabeled, pictures may be at any depth, and folders may be links. Hidden files and files of
 other types are ignored.
 """
 
@@ -25,21 +25,21 @@ class Folder(PictureConfig):
     name: ClassVar[str] = "folder"
 
     path: str = ""
-    """The folder; without it, the data folder itself."""
+    """The folder. Default: the data folder itself."""
     labeled: str = "labeled"
-    """Where the labelled pictures are, below it."""
+    """The folder of labelled pictures, inside path."""
     unlabeled: str = "unlabeled"
-    """Where the unlabelled pictures are; may be missing."""
+    """The folder of unlabelled pictures, inside path; may be missing."""
     val: str = "val"
-    """Where the pictures are that choose between models; may be missing."""
+    """The folder of pictures for choosing between models, inside path; may be missing."""
     test: str = "test"
-    """Where the pictures are that are asked about at the end; may be missing."""
+    """The folder of pictures for the final evaluation, inside path; may be missing."""
     real_labels: str = ""
-    """ImageNet-ReaL's labels (real.json) for a test part of ImageNet's validation pictures; none: not reported."""
+    """File of ImageNet-ReaL's labels (real.json), if test has ImageNet's validation pictures. Empty: not used."""
 
 
 def read(config: Folder, folders: Folders) -> Source:
-    """List the files; none is opened before it is asked for."""
+    """List the files; files are opened only when they are needed."""
     root = files.locate(config.name, config.path, folders) if config.path else _data_folder(config, folders)
     if not (root / config.labeled).is_dir():
         raise DataError(f"{root} has no folder {config.labeled} with a folder of pictures for each class")
@@ -58,21 +58,21 @@ def read(config: Folder, folders: Folders) -> Source:
 
 
 def _data_folder(config: Folder, folders: Folders) -> Path:
-    """The first that has labelled pictures: who evaluates a run need not say again where it found its own."""
+    """The first folder that has labelled pictures, so that evaluating a run needs no path."""
     return next((folder for folder in folders if (folder / config.labeled).is_dir()), folders[0])
 
 
 def _classes(root: Path, place: Path, class_names: Sequence[str]) -> Part:
-    """The pictures of each class; every class must be one of the labelled ones, and have a picture."""
-    found: Mapping[str, list[Path]] = {name: _pictures(place / name) for name in _subfolders(place)}
-    if unknown := sorted(set(found) - set(class_names)):
+    """The pictures of each class. Every class must be one of the labelled ones, and have a picture."""
+    classes: Mapping[str, list[Path]] = {name: _pictures(place / name) for name in _subfolders(place)}
+    if unknown := sorted(set(classes) - set(class_names)):
         raise DataError(f"{place} has classes that the labelled pictures do not have: {', '.join(unknown)}")
-    if empty := sorted(name for name, paths in found.items() if not paths):
+    if empty := sorted(name for name, paths in classes.items() if not paths):
         raise DataError(f"{place} has no picture in: {', '.join(empty)}")
     if stray := [p.name for p in sorted(place.iterdir()) if p.is_file() and is_picture(p.name)]:
-        raise DataError(f"{place / stray[0]} lies beside the class folders, not in one")
-    labels = [np.full(len(paths), class_names.index(name), np.int32) for name, paths in found.items()]
-    paths = tuple(path for paths in found.values() for path in paths)
+        raise DataError(f"{place / stray[0]} is beside the class folders; move it into one")
+    labels = [np.full(len(paths), class_names.index(name), np.int32) for name, paths in classes.items()]
+    paths = tuple(path for paths in classes.values() for path in paths)
     return Part(Files(paths, root), np.concatenate(labels) if labels else unlabeled_labels(0))
 
 
@@ -81,16 +81,16 @@ def _subfolders(place: Path) -> list[str]:
 
 
 def _check_links(place: Path, names: Sequence[str]) -> None:
-    """A class folder may be a link, but not to a folder that it is in: all pictures would be of that class."""
+    """Refuse a class folder that is a link to a parent folder: all pictures would be of that class."""
     for name in names:
         if place.resolve().is_relative_to((place / name).resolve()):
-            raise DataError(f"{place / name} is a link to a folder that it lies in, so it is no class; remove it")
+            raise DataError(f"{place / name} is a link to a folder that contains it, so it is not a class; remove it")
 
 
 def _pictures(place: Path) -> list[Path]:
-    """All of them: a folder that cannot be looked into may hold most of the pictures."""
-    found = list(walk(place))
-    for one in found:
-        if one.problem:
-            raise DataError(f"{one.path}: {one.problem}; mend or remove it, so that no pictures are left out unseen")
-    return [one.path for one in found]
+    """All pictures below a folder; a folder that cannot be read is an error, since it may have most of the pictures."""
+    pictures = list(walk(place))
+    for picture in pictures:
+        if picture.problem:
+            raise DataError(f"{picture.path}: {picture.problem}; fix or remove it, so that no picture is missed")
+    return [picture.path for picture in pictures]

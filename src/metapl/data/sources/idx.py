@@ -1,6 +1,6 @@
 """MNIST and Fashion-MNIST: IDX files, packed (.gz) or not.
 
-The checksums are those of the unpacked files: mirrors and distributions (Debian) pack them anew.
+The checksums are those of the unpacked files, because mirrors and distributions (Debian) pack them again.
 """
 
 import gzip
@@ -19,7 +19,7 @@ from metapl.data.reading.decode import DataError
 from metapl.data.reading.files import Folders
 from metapl.data.sources.source import InMemory, Part, PictureConfig, Source
 
-_MAX_BYTES = 1 << 30  # MNIST has 47 MB; a header can claim anything
+_MAX_BYTES = 1 << 30  # MNIST has 47 MB; a damaged header can claim any size
 _FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
@@ -84,13 +84,16 @@ def read(config: _Idx, folders: Folders) -> Source:
                 f"{config.name}: {images_name} has {len(images)} pictures, {labels_name} {len(labels)} labels"
             )
         if labels.max(initial=0) >= len(config.class_names):
-            raise DataError(f"{config.name}: {labels_name} has the label {labels.max()}, above the classes' last")
+            raise DataError(
+                f"{config.name}: {labels_name} has the label {labels.max()}, but there are only "
+                f"{len(config.class_names)} classes"
+            )
         parts[part] = Part(InMemory(images[..., None], part), labels.astype(np.int32))
     return Source(parts, config.class_names)
 
 
 def _read_file(config: _Idx, name: str, axes: int, folders: Folders) -> NDArray[np.uint8]:
-    # Both kinds of file have the same names: a folder of the source's own comes before the bare name.
+    # MNIST and Fashion-MNIST have the same file names: the folder named after the source is searched first.
     choices = [f"{place}{name}{suffix}" for place in (f"{config.folder}/", "") for suffix in ("", ".gz")]
     path = files.find(folders, *choices)
     if path is None:
@@ -104,17 +107,18 @@ def _read_file(config: _Idx, name: str, axes: int, folders: Folders) -> NDArray[
 
 
 def _parse(file: BinaryIO, axes: int, path: Path, md5: str | None) -> NDArray[np.uint8]:
-    """Two zero bytes, the type (8: bytes), the number of axes, each axis' size as a big-endian word, the bytes."""
+    """Read two zero bytes, the type (8: bytes), the number of axes, each axis' size as a big-endian word, the bytes."""
     header = file.read(4 + 4 * axes)
     if len(header) < 4 + 4 * axes or header[:4] != bytes([0, 0, 8, axes]):
         raise DataError(f"{path} is not an IDX file of bytes with {axes} axes")
     shape = tuple(int(size) for size in np.frombuffer(header, ">u4", offset=4))
     size = math.prod(shape)
     if not 0 < size <= _MAX_BYTES:
-        raise DataError(f"{path} claims {size:,} bytes, there may be 1 to {_MAX_BYTES:,}")
-    data = file.read(size + 1)  # one more, to see that it ends there
+        raise DataError(f"{path} claims {size:,} bytes; 1 to {_MAX_BYTES:,} are allowed")
+    data = file.read(size + 1)  # one more, to check that the file ends there
     if len(data) != size:
-        raise DataError(f"{path} {'is cut off' if len(data) < size else 'goes on'} after the {size:,} bytes it claims")
+        compared = "fewer" if len(data) < size else "more"
+        raise DataError(f"{path} has {compared} than the {size:,} bytes that its header claims")
     if md5 is not None:
         files.compare_md5(hashlib.md5(header + data, usedforsecurity=False).hexdigest(), md5, str(path))
     return np.frombuffer(data, np.uint8).reshape(shape)

@@ -1,7 +1,7 @@
 """The reassessed labels of ImageNet's 50,000 validation pictures (ImageNet-ReaL, `real.json`).
 
 The file is a list in the order of the pictures' official numbers (ILSVRC2012_val_00000001 first); each entry lists
-every label that is right for that picture. An empty list means that no label is: those pictures are not counted.
+every label that is right for that picture. An empty list means that no label is right: such pictures are not counted.
 """
 
 import json
@@ -17,7 +17,7 @@ from metapl.data.reading.decode import DataError
 from metapl.data.reading.files import Folders
 
 _CLASSES, _PICTURES = 1000, 50_000
-_ENOUGH = 20  # pictures, to tell whether classes are numbered otherwise
+_ENOUGH = 20  # pictures, to notice that the classes are in another order
 _ORIGIN = "the repository reassessed-imagenet of Google Research"
 _OFFICIAL = re.compile(r"ILSVRC2012_val_(\d{8})(\D|$)")
 
@@ -25,10 +25,9 @@ RealLabels = tuple[tuple[int, ...], ...]  # one entry for each picture
 
 
 def read(folders: Folders, file: str, pictures: int = _PICTURES) -> RealLabels:
-    """Find and check the file, `real.json` as it is published."""
-    for place in (Path(), *folders):
-        if (place / file).is_file():
-            return _parse(place / file, pictures)
+    """Find, read and check the file, `real.json` as it is published."""
+    if path := files.first_existing(file, folders):
+        return _parse(path, pictures)
     raise files.missing("ImageNet-ReaL", [file], _ORIGIN, folders)
 
 
@@ -47,14 +46,14 @@ def _parse(path: Path, pictures: int) -> RealLabels:
 
 
 def in_order_of(real: RealLabels, names: Iterable[str]) -> RealLabels:
-    """The labels in the order of these file names: TFRecord shards hold the pictures in an order of their own."""
+    """The labels in the order of these file names: TFRecord shards have the pictures in another order."""
     return tuple(real[_number(name, len(real))] for name in names)
 
 
 def as_mask(real: Sequence[Sequence[int]], classes: int = _CLASSES) -> NDArray[np.bool_]:
-    """Which labels are right, [N, classes]; a row without any is a picture that is not counted."""
+    """Which labels are right, [N, classes]; a picture without any is not counted."""
     if classes != _CLASSES:
-        raise DataError(f"real_labels are about ImageNet's {_CLASSES:,} classes, the data have {classes:,}")
+        raise DataError(f"real_labels are for ImageNet's {_CLASSES:,} classes, but the data have {classes:,}")
     mask = np.zeros((len(real), classes), np.bool_)
     for row, labels in zip(mask, real, strict=True):
         row[list(labels)] = True
@@ -62,15 +61,15 @@ def as_mask(real: Sequence[Sequence[int]], classes: int = _CLASSES) -> NDArray[n
 
 
 def refuse_other_numbers(mask: NDArray[np.bool_], labels: NDArray[np.int32]) -> None:
-    """Refuse data that number ImageNet's classes otherwise: their answers would be compared with other classes.
+    """Refuse data whose classes are in another order: predictions would be compared with wrong classes.
 
-    ImageNet's own label is among the reassessed ones for most pictures, that of another class for hardly any.
+    For most pictures, ImageNet's own label is among the reassessed ones; the label of another class hardly ever is.
     """
-    same = mask[np.arange(len(mask)), labels][mask.any(-1)]
-    if len(same) >= _ENOUGH and same.mean() < 0.5:
+    agrees = mask[np.arange(len(mask)), labels][mask.any(-1)]
+    if len(agrees) >= _ENOUGH and agrees.mean() < 0.5:
         raise DataError(
-            f"real_labels: they have the data's own label for {same.mean():.0%} of the test pictures, so the classes "
-            "here are in another order than ImageNet's, that of the WordNet ids; name folders by these (n01440764, …)"
+            f"real_labels agree with the data's own labels for only {agrees.mean():.0%} of the test pictures: the "
+            "classes are not in ImageNet's order, that of the WordNet ids; name the folders by these (n01440764, …)"
         )
 
 

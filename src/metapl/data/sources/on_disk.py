@@ -1,4 +1,4 @@
-"""Pictures that stay where they are until they are asked for, in the place of the array that they would fill."""
+"""Pictures that stay on disk until they are needed, used like the array that they would fill."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,25 +14,25 @@ from metapl.system import runtime
 if TYPE_CHECKING:
     from metapl.data.sources.source import Images
 
-MANY_CORES = 4  # above these, one process cannot decode for all of them: Python's threads take turns in parts of it
+MANY_CORES = 4  # with more cores, one process cannot decode fast enough: parts of it run under Python's lock
 
 
 class Reading(NamedTuple):
-    """How pictures are read; none of it changes which ones come when."""
+    """How pictures are read; it does not change which pictures are in which batch."""
 
     workers: int = 0  # processes that decode; 0: threads of this process
     threads: int = 2  # that decode in this process, if there are no workers
 
 
 def usual_reading(workers: int = -1) -> Reading:
-    """As many workers as asked for; −1: one for each core of a machine with many, else threads, which start at once."""
+    """The given number of workers; −1: one for each core if there are over four, else threads, which start faster."""
     cores = runtime.cores()
     return Reading((cores if cores > MANY_CORES else 0) if workers < 0 else workers, cores)
 
 
 @dataclass(frozen=True, eq=False)
 class OnDisk:
-    """Pictures [N, H, W, C] of which only those that are asked for are decoded."""
+    """Pictures [N, H, W, C] that are decoded when they are needed."""
 
     images: "Images"
     size: int
@@ -45,12 +45,12 @@ class OnDisk:
         return len(self.images)
 
     def __getitem__(self, rows: slice) -> NDArray[np.uint8]:
-        """A few neighbours; `files_loader.in_turn` reads many."""
+        """A few neighbouring pictures; `files_loader.in_turn` reads many."""
         return stack([read(self.images, i, self.size) for i in range(len(self))[rows]], self.size)
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """As an array's; the first picture is read for it."""
+        """The shape of the array; reads the first picture."""
         return (len(self), *self[:1].shape[1:])
 
 
@@ -63,7 +63,7 @@ def read(images: "Images", index: int, size: int) -> NDArray[np.uint8]:
 
 
 def stack(pictures: list[NDArray[np.uint8]], size: int) -> NDArray[np.uint8]:
-    """Pictures of one size as one array; none at all still have a shape."""
+    """Pictures of one size as one array; an empty list gives an array of no pictures."""
     shapes = sorted({picture.shape for picture in pictures})
     if len(shapes) > 1:
         raise DataError(f"the pictures have {len(shapes)} sizes, from {shapes[0]} to {shapes[-1]}; give a size")

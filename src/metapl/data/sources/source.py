@@ -1,4 +1,4 @@
-"""What a source of pictures gives: sequences of uint8 pictures, their labels, the names of the classes."""
+"""A source of pictures: sequences of uint8 pictures, their labels, the names of the classes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class Images(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> NDArray[np.uint8]:
-        """The picture [H, W, C]; C is 3, or 1 where the source is grey by nature."""
+        """The picture [H, W, C]; C is 3, or 1 if all pictures of the source are grey."""
 
     def name(self, index: int, /) -> str:
-        """What errors and audits call it."""
+        """The picture's name in errors and audits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,9 +35,9 @@ class InMemory:
 
     array: NDArray[np.uint8]  # [N, H, W, C]
     prefix: str
-    """What the part is called: picture 17 of "train" is "train[17]"."""
+    """The part's name: picture 17 of "train" is "train[17]"."""
     places: tuple[tuple[str, NDArray[np.int64]], ...] = ()
-    """For a selection: the parts it came from, in order, and the rows in each."""
+    """If these are selected pictures: the parts they came from, in order, and the rows in each."""
 
     def __len__(self) -> int:
         return len(self.array)
@@ -46,7 +46,7 @@ class InMemory:
         return self.array[index]
 
     def name(self, index: int) -> str:
-        """Where the picture stood in its source."""
+        """The picture's part and row in its source."""
         at = range(len(self))[index]
         for prefix, rows in self.places:
             if at < len(rows):
@@ -57,11 +57,11 @@ class InMemory:
 
 @dataclass(frozen=True)
 class Files:
-    """Picture files, decoded when they are asked for; always RGB, each of its own size."""
+    """Picture files, decoded when they are needed; always RGB, of any sizes."""
 
     paths: tuple[Path, ...]
     root: Path = Path()
-    """The folder that the source was read from: what a file is called below it does not change when it moves."""
+    """The folder of the source: a file's path relative to it stays the same if the folder is moved."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -75,14 +75,14 @@ class Files:
 
 
 class Part(NamedTuple):
-    """Pictures that belong together."""
+    """Pictures with their labels: one part of a source, or one role of a split."""
 
     images: Images
     labels: NDArray[np.int32]  # [N]; −1: unlabelled
 
 
 class Source(NamedTuple):
-    """Everything that was found: "train" and, where there are any, "test", "val", "unlabeled", "extra"."""
+    """Pictures by part, as published: "train" and, optionally, "test", "val", "unlabeled", "extra"."""
 
     parts: Mapping[str, Part]
     class_names: tuple[str, ...]
@@ -92,24 +92,24 @@ class Source(NamedTuple):
 class PictureConfig(SourceConfig):
     """Base of the settings of every source of pictures."""
 
-    mirrored: ClassVar[bool] = True  # is a mirrored picture still one of its class?
-    shift_pixels: ClassVar[int] = 4  # how far a picture may be moved and still show what it shows
+    mirrored: ClassVar[bool] = True  # whether a mirrored picture still belongs to its class
+    shift_pixels: ClassVar[int] = 4  # how far a picture may be moved without losing its content
 
     split: str = "given"
-    """Who is labelled: "given" (as the source has it), a split of the paper (cifar10-4k), or source@labels#seed."""
+    """Which pictures are labelled: "given" (by the source), a split of the paper (cifar10-4k) or source@labels#seed."""
     size: Annotated[int, Ge(0)] = 0
     """Side of the square that each picture is cut and scaled to; 0: as stored, all of one size."""
     feed: Literal["auto", "memory", "files"] = "auto"
-    """memory: all pictures are decoded first; files: each when its turn comes, to the same result; auto: what fits."""
+    """memory: decode all pictures first; files: each when it is needed (same result); auto: memory if they fit."""
     workers: Annotated[int, Ge(-1)] = -1
-    """Processes that decode for files; 0: threads of this one; −1: one for each core if there are over four, else 0."""
+    """Processes that decode with feed = files; 0: threads instead; −1: one per core if there are over four, else 0."""
 
     def check(self) -> None:
-        """Refuse a split that cannot be before any file is read."""
+        """Refuse a wrong split before any file is read."""
         if self.split != "given":
             spec.parse_for(self.split, self.name)
 
 
 def unlabeled_labels(count: int) -> NDArray[np.int32]:
-    """Labels of pictures that have none."""
+    """The labels of unlabelled pictures: −1."""
     return np.full(count, -1, np.int32)

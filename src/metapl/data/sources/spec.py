@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from metapl.schema import ConfigError
 
-# The paper's own splits (Appendix C.1), each with the source that it is defined on.
+# The paper's own splits (Appendix C.1), each with its source.
 PAPER = {"cifar10-4k": "cifar10", "svhn-1k": "svhn"} | {f"imagenet-{p}": "tfrecord" for p in (10, 20, 40, 80, 100)}
 
 _BALANCED = re.compile(r"(?P<source>\w+)@(?P<labels>[0-9]+)#(?P<seed>[0-9]+)")
@@ -13,23 +13,23 @@ _HELP = f"a source's name, one of {', '.join(PAPER)}, or source@labels#seed as i
 
 
 class Spec(NamedTuple):
-    """A split's name, taken apart."""
+    """The parts of a split's name."""
 
     text: str
     source: str
     labels: int | None = None
-    """Labels in all, the same number for each class; None unless the name says source@labels#seed."""
+    """The total of labels, the same for each class; None unless the name is source@labels#seed."""
     seed: int = 0
 
 
 def parse_spec(text: str) -> Spec:
-    """Take a split's name apart; a bare source name means the source's own division."""
+    """Parse a split's name; a source's name alone means the source's own division."""
     if text in PAPER:
         return Spec(text, PAPER[text])
     if match := _BALANCED.fullmatch(text):
         labels, seed = int(match["labels"]), int(match["seed"])
         if labels == 0:
-            raise ConfigError(f"the split {text!r} asks for no labels; there must be at least one for each class")
+            raise ConfigError(f"the split {text!r} has no labels; give at least one for each class")
         if seed >= 2**32:
             raise ConfigError(f"the split {text!r} has a seed above {2**32 - 1}")
         return Spec(text, match["source"], labels, seed)
@@ -39,10 +39,10 @@ def parse_spec(text: str) -> Spec:
 
 
 def parse_for(text: str, source: str) -> Spec:
-    """Take apart a split's name that must be of this source; "given" is the source's own division."""
+    """Parse a split's name, which must be of this source; "given" means the source's own division."""
     if text == "given":
         return Spec(source, source)
     spec = parse_spec(text)
     if spec.source != source:
-        raise ConfigError(f"the split {text!r} is one of the source {spec.source}, not of {source}")
+        raise ConfigError(f"the split {text!r} is a split of the source {spec.source}, not of {source}")
     return spec

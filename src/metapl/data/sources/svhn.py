@@ -14,7 +14,7 @@ from metapl.data.sources.source import InMemory, Part, PictureConfig, Source
 
 _PAGE = "the Street View House Numbers page of Stanford University (Format 2: cropped digits)"
 _MAX_PICTURES = 1_000_000  # the largest file, extra, has 531,131
-# The page gives no checksums; these are the ones that the field's libraries agree on.
+# The page gives no checksums; the field's libraries agree on these.
 _MD5 = {
     "train": "e26dedcc434d2e4c54c9b2d4a06d8373",
     "test": "eb5a983be6a315427106f1b164d9cef3",
@@ -30,7 +30,7 @@ class Svhn(PictureConfig):
     mirrored: ClassVar[bool] = False
 
     extra: bool = True
-    """Read the extra pictures too (1.3 GB; 1.6 GB in memory)."""
+    """Also read the extra pictures (1.3 GB; 1.6 GB in memory)."""
     verify: bool = True
     """Compare the files with the known checksums."""
 
@@ -55,23 +55,23 @@ def _read_mat(path: Path, part: str, verify: bool) -> Part:
         try:
             _check_shapes({name: shape for name, shape, _ in whosmat(file)}, path)
             file.seek(0)
-            found = loadmat(file, variable_names=["X", "y"])
+            arrays = loadmat(file, variable_names=["X", "y"])
         except DataError:
             raise
-        except Exception as error:  # SciPy's reader raises all kinds on broken files
+        except Exception as error:  # SciPy's reader raises errors of any type on damaged files
             raise DataError(f"{path} cannot be read as a .mat file: {error}") from None
-    pixels, labels = found.pop("X"), found.pop("y").ravel()
+    pixels, labels = arrays.pop("X"), arrays.pop("y").ravel()
     if pixels.dtype != np.uint8 or labels.min() < 1 or labels.max() > 10:
-        raise DataError(f"{path} must hold bytes as X and labels from 1 to 10 as y")
-    # Matlab stores columns first, so that the reversed axes [N, C, W, H] are the order in memory.
+        raise DataError(f"{path} must have bytes in X and labels from 1 to 10 in y")
+    # Matlab stores columns first, so the order in memory is that of the reversed axes [N, C, W, H].
     images = channels.to_last(pixels.T, transposed=True)
     return Part(InMemory(images, part), (labels % 10).astype(np.int32))
 
 
 def _check_shapes(shapes: dict[str, tuple[int, ...]], path: Path) -> None:
-    """Before anything is unpacked: a small compressed file can claim any size."""
+    """Check the shapes before anything is unpacked: a small compressed file can claim any size."""
     count = shapes.get("X", (0,))[-1]
     if shapes.get("X") != (32, 32, 3, count) or shapes.get("y") not in ((count, 1), (1, count)):
-        raise DataError(f"{path} must hold X [32, 32, 3, N] and y [N, 1], it has {shapes}")
+        raise DataError(f"{path} must have X [32, 32, 3, N] and y [N, 1], got {shapes}")
     if not 0 < count <= _MAX_PICTURES:
-        raise DataError(f"{path} claims {count:,} pictures, there may be 1 to {_MAX_PICTURES:,}")
+        raise DataError(f"{path} claims {count:,} pictures; 1 to {_MAX_PICTURES:,} are allowed")

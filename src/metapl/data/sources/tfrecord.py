@@ -24,13 +24,13 @@ class TFRecord(PictureConfig):
     name: ClassVar[str] = "tfrecord"
 
     path: str = ""
-    """The folder with the files; without it, `imagenet` in the data folder, or the data folder itself."""
+    """The folder with the files. Default: `imagenet` in the data folder, or the data folder itself."""
     train: str = "train-*-of-*"
-    """File names of the training part; * stands for anything."""
+    """File names of the training part; * matches anything."""
     val: str = ""
-    """File names of the part that chooses between models; may be empty."""
+    """File names of the part for choosing between models; may be empty."""
     test: str = "validation-*-of-*"
-    """File names of the part that is asked about at the end; may be empty."""
+    """File names of the part for the final evaluation; may be empty."""
     unlabeled: str = ""
     """File names of the unlabelled part; may be empty."""
     image_field: str = "image/encoded"
@@ -40,15 +40,15 @@ class TFRecord(PictureConfig):
     text_field: str = "image/class/text"
     """The field with the class's name; may be empty."""
     first_label: int = 1
-    """What the first class is called in the files."""
+    """The number of the first class in the files."""
     name_field: str = "image/filename"
-    """The field with the picture's file name, by which real_labels finds it."""
+    """The field with the picture's file name, which real_labels needs."""
     real_labels: str = ""
-    """ImageNet-ReaL's labels (real.json) for a test part of ImageNet's validation pictures; none: not reported."""
+    """File of ImageNet-ReaL's labels (real.json), if test has ImageNet's validation pictures. Empty: not used."""
 
 
 def read(config: TFRecord, folders: Folders) -> Source:
-    """Find every record and its label; no picture is decoded before it is asked for."""
+    """Find every record and its label; pictures are decoded only when they are needed."""
     root = files.locate(config.name, config.path, folders) if config.path else files.find(folders, "imagenet")
     names: dict[int, str] = {}
     parts = {}
@@ -63,29 +63,29 @@ def read(config: TFRecord, folders: Folders) -> Source:
 
 
 def _shards(config: TFRecord, pattern: str, folders: Folders) -> tuple[Path, ...]:
-    """The files of one part, in the order of their names; all of them, where the names say how many there are."""
+    """The files of one part, in the order of their names; an error if their names say that some are missing."""
     for folder in folders:
-        if found := sorted(path for path in folder.glob(pattern) if path.is_file()):
+        if shards := sorted(path for path in folder.glob(pattern) if path.is_file()):
             break
     else:
         raise files.missing(config.name, [pattern], _ORIGIN, folders)
-    numbers = [match for path in found if (match := _NUMBERED.fullmatch(path.stem))]
-    if len(numbers) == len(found):
+    numbers = [match for path in shards if (match := _NUMBERED.fullmatch(path.stem))]
+    if len(numbers) == len(shards):
         total = int(numbers[0][2])
         if lacking := sorted(set(range(total)) - {int(match[1]) for match in numbers}):
             raise DataError(
-                f"{folder} lacks {len(lacking)} of {total} files {pattern}, the first is number {lacking[0]}"
+                f"{folder} lacks {len(lacking)} of {total} files {pattern} (the first: number {lacking[0]})"
             )
-    return tuple(found)
+    return tuple(shards)
 
 
 def _part(config: TFRecord, shards: tuple[Path, ...], names: dict[int, str], unlabeled: bool) -> Part:
     numbers, offsets, labels = [], [], []
     wanted = {config.label_field, config.text_field}
     for number, path in enumerate(shards):
-        for offset, found in scan(path, wanted):
-            label = -1 if unlabeled else _label(config, found, f"{path}@{offset}")
-            text = found.get(config.text_field)
+        for offset, fields in scan(path, wanted):
+            label = -1 if unlabeled else _label(config, fields, f"{path}@{offset}")
+            text = fields.get(config.text_field)
             if isinstance(text, memoryview) and label >= 0 and label not in names:
                 names[label] = bytes(text).decode("utf-8", "replace")
             numbers.append(number)
@@ -95,11 +95,11 @@ def _part(config: TFRecord, shards: tuple[Path, ...], names: dict[int, str], unl
     return Part(records, np.array(labels, np.int32))
 
 
-def _label(config: TFRecord, found: dict[str, Value], name: str) -> int:
-    label = found.get(config.label_field)
+def _label(config: TFRecord, fields: dict[str, Value], name: str) -> int:
+    label = fields.get(config.label_field)
     if label is None:
         return -1
     if not isinstance(label, int) or not 0 <= label - config.first_label < 2**31:
         shown = label if isinstance(label, int) else "text"
-        raise DataError(f"{name}: {config.label_field} must be a number from {config.first_label} up, it is {shown}")
+        raise DataError(f"{name}: {config.label_field} must be a number from {config.first_label} up, got {shown}")
     return label - config.first_label

@@ -1,7 +1,7 @@
 """The TwoMoon data of Section 3.1: 2,000 points in two interleaved half circles, 3 labelled in each.
 
-The paper does not say how noisy its moons are; `noise` is ours. As in the paper's figure, a method is asked about
-the very points it has seen: all of them are test points.
+The paper does not say how noisy its moons are; the default of `noise` is our choice. As in the paper's figure, a method
+is evaluated on the points that it has seen: all of them are test points.
 """
 
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from metapl.data.sources.dataset import Dataset, SourceConfig
 
 @dataclass(frozen=True)
 class TwoMoons(SourceConfig):
-    """Two half circles in the plane, made anew from the seed."""
+    """Two half circles in the plane, drawn from the seed."""
 
     name: ClassVar[str] = "two_moons"
 
     points_per_class: Annotated[int, Ge(2)] = 1000
     """Points in each moon."""
     labels_per_class: Annotated[int, Ge(1)] = 3
-    """How many of them carry their label."""
+    """Labelled points in each moon."""
     noise: Annotated[float, Ge(0)] = 0.1
     """Standard deviation of the Gaussian noise on each coordinate; the moons have radius 1."""
     standardize: bool = False
@@ -39,7 +39,7 @@ class TwoMoons(SourceConfig):
 
 
 def load(config: TwoMoons, seed: int) -> Dataset:
-    """Draw the points, then choose who is labelled; both are functions of the seed alone."""
+    """Draw the points, then choose which are labelled; both depend on the seed alone."""
     draw = np.random.RandomState(seed)
     sizes = (config.points_per_class, config.points_per_class)
     points, classes = make_moons(sizes, noise=config.noise, random_state=draw)

@@ -1,4 +1,4 @@
-"""A source and a split, put together: the pictures of each role, ready for the loader."""
+"""From a source and a split to a dataset: the pictures of each role, decoded into memory or left on disk."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -7,85 +7,82 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.data.reading.decode import DataError
-from metapl.data.reading.records import Records
-from metapl.data.sources.dataset import Dataset
+from metapl.data.sources.dataset import Dataset, Role
 from metapl.data.sources.on_disk import Examples, OnDisk, read, stack, usual_reading
-from metapl.data.sources.source import Files, Images, InMemory, PictureConfig, Source
+from metapl.data.sources.source import Images, InMemory, Part, PictureConfig, Source
 from metapl.data.splits import manifest
-from metapl.data.splits.split import Rows, Split, labels_of
+from metapl.data.splits.select import select_roles
+from metapl.data.splits.split import Split, labels_of
 from metapl.system import runtime
 
-MEMORY_LIMIT = 8_000_000_000  # bytes of pictures decoded into memory, as data.npz's own limit
+MEMORY_LIMIT = 8_000_000_000  # bytes of pictures decoded into memory; as large as npz's max_gigabytes
 MEMORY_SHARE = 0.25  # of the machine's memory: a CPU's "device" keeps a copy of its own
 
 
-class PictureDataset(NamedTuple):
-    """Pictures by role. Where a source has no val or test, those are empty."""
+class SplitSource(NamedTuple):
+    """A source after its split: pictures by role, as they are stored. A role without pictures is empty."""
 
-    labeled: Images
-    labels: NDArray[np.int32]
-    unlabeled: Images
-    test: Images
-    test_labels: NDArray[np.int32]
-    val: Images
-    val_labels: NDArray[np.int32]
+    roles: Mapping[Role, Part]
     class_names: tuple[str, ...]
     manifest: Mapping[str, Any]
-    truth: NDArray[np.int32] | None  # what the source knows of the unlabelled pictures; None where that is nothing
+    truth: NDArray[np.int32] | None  # labels that the source knows of the unlabelled pictures; None: it knows none
     test_real: NDArray[np.bool_] | None = None  # as in Dataset
 
+    def images(self, role: Role) -> Images:
+        """The pictures of a role."""
+        return self.roles[role].images
 
-def assemble(source: Source, split: Split) -> PictureDataset:
-    """Select each role's pictures. What is known of the unlabelled ones goes apart, as truth."""
-    images = {role: select(source, getattr(split, role)) for role in manifest.ROLES}
-    labels = {role: labels_of(source, getattr(split, role)) for role in manifest.ROLES}
-    return PictureDataset(
-        labeled=images["labeled"],
-        labels=labels["labeled"],
-        unlabeled=images["unlabeled"],
-        test=images["test"],
-        test_labels=labels["test"],
-        val=images["val"],
-        val_labels=labels["val"],
-        class_names=source.class_names,
-        manifest=manifest.make(source, split, images),
-        truth=labels["unlabeled"] if (labels["unlabeled"] >= 0).any() else None,
+    def labels(self, role: Role) -> NDArray[np.int32]:
+        """The labels of a role; −1: unlabelled."""
+        return self.roles[role].labels
+
+
+def assemble(source: Source, split: Split) -> SplitSource:
+    """Select the pictures of each role; known labels of unlabelled pictures are kept apart, as `truth`."""
+    roles = select_roles(source, split)
+    truth = labels_of(source, split.unlabeled)
+    images = {role: part.images for role, part in roles.items()}
+    return SplitSource(
+        roles,
+        source.class_names,
+        manifest.make(source, split, images),
+        truth if (truth >= 0).any() else None,
     )
 
 
-def to_dataset(dataset: PictureDataset, config: PictureConfig, tell: Callable[[str], None]) -> Dataset:
-    """Decode all pictures, or leave them where they are, as the settings say; `tell` which, where there is a choice."""
-    needed = sum(_to_decode(getattr(dataset, role), config.size) for role in manifest.ROLES)
+def to_dataset(pictures: SplitSource, config: PictureConfig, tell: Callable[[str], None]) -> Dataset:
+    """Decode all pictures, or leave them on disk, as the settings say; `tell` reports which, if there is a choice."""
+    needed = sum(_bytes_to_decode(part.images, config.size) for part in pictures.roles.values())
     limit = min(MEMORY_LIMIT, runtime.memory_bytes() * MEMORY_SHARE)
     if config.feed == "memory" or (config.feed == "auto" and needed <= limit):
         if needed:
-            tell(f"all pictures are decoded before the first step, into {_size(needed)} of memory")
-        return in_memory(dataset, config.size)
-    size = f"; all of them would fill {_size(needed)}" if needed else ""
-    why = f", more than the {_size(limit)} that they may" if needed > limit else ""
+            tell(f"all pictures are decoded before the first step, into {_in_words(needed)} of memory")
+        return in_memory(pictures, config.size)
+    size = f"; all of them would fill {_in_words(needed)}" if needed else ""
+    why = f", more than the limit of {_in_words(limit)}" if needed > limit else ""
     tell(f"pictures are read and decoded when their turn comes{size}{why}")
-    return _with(dataset, lambda images: OnDisk(images, config.size, usual_reading(config.workers)))
+    return _dataset(pictures, lambda images: OnDisk(images, config.size, usual_reading(config.workers)))
 
 
-def in_memory(dataset: PictureDataset, size: int) -> Dataset:
-    """Decode what is not decoded yet: arrays that fit stay with the device for the whole run."""
-    return _with(dataset, lambda images: to_array(images, size))
+def in_memory(pictures: SplitSource, size: int) -> Dataset:
+    """Decode all pictures that are not decoded yet. Arrays that fit stay on the device for the whole run."""
+    return _dataset(pictures, lambda images: to_array(images, size))
 
 
-def _with(dataset: PictureDataset, examples_of: Callable[[Images], Examples]) -> Dataset:
-    has_val = len(dataset.val) > 0
+def _dataset(pictures: SplitSource, examples_of: Callable[[Images], Examples]) -> Dataset:
+    has_val = len(pictures.images("val")) > 0
     return Dataset(
-        labeled=examples_of(dataset.labeled),
-        labels=dataset.labels,
-        unlabeled=examples_of(dataset.unlabeled),
-        test=examples_of(dataset.test),
-        test_labels=dataset.test_labels,
-        class_names=dataset.class_names,
-        manifest=dataset.manifest,
-        val=examples_of(dataset.val) if has_val else None,
-        val_labels=dataset.val_labels if has_val else None,
-        test_real=dataset.test_real,
-        truth=dataset.truth,
+        labeled=examples_of(pictures.images("labeled")),
+        labels=pictures.labels("labeled"),
+        unlabeled=examples_of(pictures.images("unlabeled")),
+        test=examples_of(pictures.images("test")),
+        test_labels=pictures.labels("test"),
+        class_names=pictures.class_names,
+        manifest=pictures.manifest,
+        val=examples_of(pictures.images("val")) if has_val else None,
+        val_labels=pictures.labels("val") if has_val else None,
+        test_real=pictures.test_real,
+        truth=pictures.truth,
     )
 
 
@@ -99,7 +96,7 @@ def to_array(images: Images, size: int, rows: Sequence[int] | NDArray[np.int64] 
 
 
 def _check_memory(images: Images, size: int, count: int) -> None:
-    """Say so before hours of decoding end in a full memory."""
+    """Refuse more pictures than fit into memory, before hours of decoding."""
     each = _bytes_each(images, size)
     if count * each > MEMORY_LIMIT:
         raise DataError(
@@ -108,65 +105,17 @@ def _check_memory(images: Images, size: int, count: int) -> None:
         )
 
 
-def _to_decode(images: Images, size: int) -> int:
-    """How many bytes decoding makes; what is in memory already is not made again."""
+def _bytes_to_decode(images: Images, size: int) -> int:
+    """How many bytes decoding would produce; 0 for pictures that are in memory already."""
     return 0 if isinstance(images, InMemory) and not size else len(images) * _bytes_each(images, size)
 
 
-def _size(count: float) -> str:
+def _in_words(count: float) -> str:
     return f"{count / 1e9:.3g} GB" if count >= 1e9 else f"{count / 1e6:.3g} MB"
 
 
 def _bytes_each(images: Images, size: int) -> int:
-    """What one picture takes; of those that come as stored, the first speaks for all."""
+    """The bytes of one decoded picture; without a `size`, the first picture's."""
     if not len(images):
         return 0
     return 3 * size * size if size else images[0].size
-
-
-def select(source: Source, rows: Rows) -> Images:
-    """Pictures of one or more parts as one sequence of the same kind."""
-    chosen = [_take(source.parts[part].images, indices) for part, indices in rows]
-    if not chosen:
-        return _take(source.parts["train"].images, np.arange(0))
-    return chosen[0] if len(chosen) == 1 else _join(chosen)
-
-
-def _take(images: Images, indices: NDArray[np.int64]) -> Images:
-    match images:
-        case InMemory(array=array, prefix=prefix):
-            if len(indices) and np.all(np.diff(indices) == 1):  # neighbours: a view, no copy
-                array = array[indices[0] : indices[-1] + 1]
-            else:
-                array = array[indices]
-            return InMemory(array, prefix, ((prefix, indices),))
-        case Files(paths=paths, root=root):
-            return Files(tuple(paths[i] for i in indices), root)
-        case Records():
-            return Records(images.shards, images.shard[indices], images.offset[indices], images.image_field)
-    raise TypeError(f"pictures of the kind {type(images).__name__} cannot be selected from")
-
-
-def _join(chosen: list[Images]) -> Images:
-    match chosen[0]:
-        case InMemory():
-            memory = [images for images in chosen if isinstance(images, InMemory)]
-            places = tuple(place for images in memory for place in images.places)
-            if len({images.array.shape[1:] for images in memory}) > 1:
-                raise DataError("the unlabelled pictures are not all of one size")
-            return InMemory(np.concatenate([images.array for images in memory]), memory[0].prefix, places)
-        case Files(root=root):
-            return Files(tuple(path for images in chosen if isinstance(images, Files) for path in images.paths), root)
-        case Records():
-            return _join_records([images for images in chosen if isinstance(images, Records)])
-    raise TypeError(f"pictures of the kind {type(chosen[0]).__name__} cannot be joined")
-
-
-def _join_records(chosen: list[Records]) -> Records:
-    starts = np.cumsum([0] + [len(records.shards) for records in chosen[:-1]])
-    return Records(
-        tuple(path for records in chosen for path in records.shards),
-        np.concatenate([records.shard + np.int32(start) for records, start in zip(chosen, starts, strict=True)]),
-        np.concatenate([records.offset for records in chosen]),
-        chosen[0].image_field,
-    )

@@ -1,7 +1,7 @@
-"""Validation examples for data that have none: taken out of the unlabelled ones whose labels the source knows.
+"""Validation examples for data that have none: unlabelled examples whose labels the source knows.
 
-What is held out is trained on in no way. Who tunes with more validation labels than training labels tunes on labels
-that a real user would rather train with (Oliver et al., 2018).
+Held-out examples are not used for training. Tuning with more validation labels than training labels is unrealistic: a
+real user would rather train on them (Oliver et al., 2018).
 """
 
 import numpy as np
@@ -11,10 +11,10 @@ from metapl.schema import ConfigError
 
 
 def hold_out(dataset: Dataset, count: int, seed: int) -> Dataset:
-    """Give `count` unlabelled examples with known labels to the validation part; the seed chooses them."""
+    """Give `count` unlabelled examples with known labels the role val; the seed chooses them."""
     if not isinstance(dataset.unlabeled, np.ndarray):
         raise ConfigError(
-            "examples can be held out of pictures in memory only; give the source a val part (docs/data.md)"
+            "examples can be held out only if the pictures are in memory; give the source a val part (docs/data.md)"
         )
     labeled = {example.tobytes() for example in np.asarray(dataset.labeled)}
     known = np.arange(0) if dataset.truth is None else np.flatnonzero(dataset.truth >= 0)
@@ -22,12 +22,13 @@ def hold_out(dataset: Dataset, count: int, seed: int) -> Dataset:
     for row in np.random.RandomState(seed).permutation(known):
         if len(chosen) == count:
             break
-        if dataset.unlabeled[row].tobytes() not in labeled:  # some splits have the labelled examples here, too
+        # In some splits the labelled examples are also among the unlabelled ones.
+        if dataset.unlabeled[row].tobytes() not in labeled:
             chosen.append(int(row))
     if dataset.truth is None or len(chosen) < count or count >= len(dataset.unlabeled):
         raise ConfigError(
-            f"{count:,} validation examples were asked for, but only {len(chosen):,} unlabelled ones can be held out: "
-            "they must have a known label and not be labelled training examples"
+            f"{count:,} validation examples were requested, but only {len(chosen):,} unlabelled ones can be held out: "
+            "they must have a known label and must not be labelled examples, too"
         )
     rest = np.setdiff1d(np.arange(len(dataset.unlabeled)), chosen)
     rows = np.sort(np.array(chosen))

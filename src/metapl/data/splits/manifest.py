@@ -1,38 +1,67 @@
-"""What a split holds, as a dict for JSON with checksums: stored with every run, so that none resumes on other data."""
+"""Describe a split as a dict for JSON, with checksums. Every run stores it, so that no run resumes on other data.
+
+`checksum` covers names, sizes, labels and, where pictures are in memory, pixels. `contents_crc32` covers what is in
+picture files: two files of one name and one size may differ. Manifests of version 0.1.0 do not have that key.
+"""
 
 import hashlib
 import json
+import os
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metapl.data.reading.decode import DataError
+from metapl.data.reading.decode import DataError, open_without_waiting
 from metapl.data.reading.records import Records
+from metapl.data.sources.dataset import ROLES, Role
 from metapl.data.sources.source import Files, Images, InMemory, Source
-from metapl.data.splits.split import Rows, Split, count, labels_of
+from metapl.data.splits.split import PartRows, Split, count, labels_of
 
-ROLES = ("labeled", "unlabeled", "val", "test")
+CONTENTS = "contents_crc32"
 
 _BLOCK = 4096  # pictures hashed at a time
+_SMALL = 1 << 28  # bytes: up to 256 MB of files are read whole
+_EDGE = 1 << 16  # bytes: of larger sets, so much at the start and at the end of a file
+_MOST_FILES = 10_000  # of larger sets, so many are read, at equal distances
 
 
-def make(source: Source, split: Split, images: Mapping[str, Images]) -> dict[str, Any]:
+def make(source: Source, split: Split, images: Mapping[Role, Images]) -> dict[str, Any]:
     """Describe the split; `images` are the pictures of each role."""
     content: dict[str, Any] = {
         "source": split.spec.source,
         "split": split.spec.text,
         "class_names": list(source.class_names),
-        **{role: _role(source, role, getattr(split, role), images[role]) for role in ROLES},
+        **{role: _describe_role(source, role, split.rows(role), images[role]) for role in ROLES},
     }
-    return content | {"checksum": sha256([json.dumps(content, sort_keys=True).encode()])}
+    checksum = sha256([json.dumps(content, sort_keys=True).encode()])
+    return content | {"checksum": checksum, CONTENTS: _contents(images)}
 
 
 def check_manifest(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse to go on with data that are not those of before; say what changed."""
-    if old.get("checksum") == new["checksum"]:
-        return
+    """Raise DataError, which says what changed, unless both manifests describe the same data."""
+    changes = [] if old.get("checksum") == new["checksum"] else _changes(old, new)
+    changes = changes or _changed_contents(old.get(CONTENTS), new.get(CONTENTS))
+    if changes:
+        raise DataError(f"the data are not those that the run began with: {'; '.join(changes)}")
+
+
+def _describe_role(source: Source, role: Role, rows: PartRows, images: Images) -> dict[str, Any]:
+    labels = labels_of(source, rows)
+    description: dict[str, Any] = {
+        "count": count(rows),
+        "rows_sha256": sha256(_bytes_of_rows(rows)),
+        "images_sha256": sha256(bytes_of_images(images)),
+    }
+    if role != "unlabeled":  # their true labels must not influence anything
+        description["class_counts"] = np.bincount(labels, minlength=len(source.class_names)).tolist()
+        description["labels_sha256"] = sha256([labels.astype("<i4").tobytes()])
+    return description
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changes = [
         f"{key} was {old.get(key)!r}, is {new[key]!r}" for key in ("source", "split") if old.get(key) != new[key]
     ]
@@ -40,25 +69,11 @@ def check_manifest(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         changes.append("the classes changed")
     for role in ROLES:
         stored = old.get(role)
-        changes += _changes(role, stored if isinstance(stored, Mapping) else {}, new[role])
-    told = "; ".join(changes) or "the stored manifest itself was edited"
-    raise DataError(f"the data are not those that the run began with: {told}")
+        changes += _changes_of_role(role, stored if isinstance(stored, Mapping) else {}, new[role])
+    return changes or ["the stored manifest itself was edited"]
 
 
-def _role(source: Source, role: str, rows: Rows, images: Images) -> dict[str, Any]:
-    labels = labels_of(source, rows)
-    found: dict[str, Any] = {
-        "count": count(rows),
-        "rows_sha256": sha256(_bytes_of_rows(rows)),
-        "images_sha256": sha256(bytes_of_images(images)),
-    }
-    if role != "unlabeled":  # what labels those have is nobody's business
-        found["class_counts"] = np.bincount(labels, minlength=len(source.class_names)).tolist()
-        found["labels_sha256"] = sha256([labels.astype("<i4").tobytes()])
-    return found
-
-
-def _changes(role: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+def _changes_of_role(role: Role, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     if old.get("count") != new["count"]:
         return [f"{role} had {old.get('count')} pictures, has {new['count']}"]
     words = {
@@ -70,14 +85,22 @@ def _changes(role: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[
     return [f"{role} changed ({', '.join(changed)})"] if changed else []
 
 
-def _bytes_of_rows(rows: Rows) -> Iterable[bytes]:
+def _changed_contents(old: object, new: object) -> list[str]:
+    """Compare the roles that both have: manifests of 0.1.0, and roles of pictures in memory, have none."""
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return []
+    changed = [role for role in ROLES if role in old and role in new and old[role] != new[role]]
+    return [f"{role} changed (pictures' content, though names and sizes are the same)" for role in changed]
+
+
+def _bytes_of_rows(rows: PartRows) -> Iterable[bytes]:
     for part, indices in rows:
         yield f"{part}:{len(indices)}:".encode()
         yield indices.astype("<i8").tobytes()
 
 
 def bytes_of_images(images: Images) -> Iterable[bytes | memoryview]:
-    """The pixels where they are in memory; else what is cheap and changes with them: names, places and sizes."""
+    """The pixels of pictures in memory; of others the names, places and sizes, which cost little to read."""
     match images:
         case InMemory(array=array):
             yield str(array.shape).encode()
@@ -93,7 +116,53 @@ def bytes_of_images(images: Images) -> Iterable[bytes | memoryview]:
             yield images.shard.astype("<i4").tobytes()
             yield images.offset.astype("<i8").tobytes()
         case _:
-            raise TypeError(f"pictures of the kind {type(images).__name__} have no checksum")
+            raise TypeError(f"pictures of type {type(images).__name__} have no checksum")
+
+
+def _contents(images: Mapping[Role, Images]) -> dict[str, int]:
+    """A CRC-32 of the files' content for each role whose pictures are in files.
+
+    Small sets are read whole. Of larger ones, the edges of up to 10,000 files are: compressed pictures of one size
+    that are not equal differ there.
+    """
+    paths = {role: _paths(of_role) for role, of_role in images.items()}
+    total = sum(_size(path) for path in set().union(*paths.values()))
+    edge, most = (total, max(map(len, paths.values()))) if total <= _SMALL else (_EDGE, _MOST_FILES)
+    known: dict[Path, int] = {}  # the same file may have two roles
+    crcs: dict[str, int] = {}
+    for role, of_role in paths.items():
+        crc = 0
+        spread = np.linspace(0, len(of_role) - 1, min(len(of_role), most)).astype(int)
+        for path in (of_role[row] for row in np.unique(spread).tolist()):
+            if path not in known:
+                known[path] = zlib.crc32(_edges(path, edge))
+            crc = zlib.crc32(known[path].to_bytes(4, "little"), crc)
+        if of_role:
+            crcs[role] = crc
+    return crcs
+
+
+def _paths(images: Images) -> tuple[Path, ...]:
+    match images:
+        case Files(paths=paths):
+            return paths
+        case Records():
+            return images.shards
+    return ()
+
+
+def _edges(path: Path, edge: int) -> bytes:
+    """The first and the last bytes of a file; nothing of one that cannot be read: decoding it gives the error."""
+    try:
+        file = open_without_waiting(path, os.O_RDONLY)
+        try:
+            size = os.fstat(file).st_size
+            start = os.read(file, min(edge, size))
+            return start + (os.pread(file, edge, max(edge, size - edge)) if size > edge else b"")
+        finally:
+            os.close(file)
+    except OSError:
+        return b""
 
 
 def _size(path: Path) -> int:

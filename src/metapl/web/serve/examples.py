@@ -76,8 +76,8 @@ def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> La
         dataset = pictures.load(settings, places)
         if any(stored.get(key) != dataset.manifest[key] for key in ("class_names", "labeled")):
             raise DataError("the labelled pictures have changed since the run was trained with them")
-        rows = evenly(dataset.labels, count)
-        return _with_features(predictor, dataset.labeled, settings.size, rows, dataset.labels)
+        images, labels = dataset.roles["labeled"]
+        return _with_features(predictor, images, settings.size, evenly(labels, count), labels)
 
 
 def evenly(labels: NDArray[np.int32], count: int) -> NDArray[np.int64]:

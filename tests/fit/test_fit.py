@@ -14,7 +14,9 @@ from sklearn.datasets import load_digits
 
 from metapl.cli import main as cli
 from metapl.evaluate import predictor
-from metapl.fit import listing, run
+from metapl.fit import fit, folder
+from metapl.fit.examine import examine, read_roles
+from metapl.fit.listing import Listing, make_listing
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
 
@@ -55,10 +57,10 @@ class KilledError(Exception):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A fit that was killed after the baseline and given again."""
-    folder = tmp_path_factory.mktemp("fit")
-    write_digits(folder / "data", 15, "56789")
-    (folder / "data" / "labeled" / "zero" / "broken.png").write_bytes(b"no picture")
-    out, train = folder / "out", run._train
+    place = tmp_path_factory.mktemp("fit")
+    write_digits(place / "data", 15, "56789")
+    (place / "data" / "labeled" / "zero" / "broken.png").write_bytes(b"no picture")
+    out, train = place / "out", fit._train
     with pytest.MonkeyPatch.context() as patch:
 
         def killed(path, config, screen):
@@ -66,12 +68,12 @@ def finished(tmp_path_factory):
                 raise KilledError
             train(path, config, screen)
 
-        patch.setattr(run, "_train", killed)
+        patch.setattr(fit, "_train", killed)
         with pytest.raises(KilledError):
-            run.fit(str(folder / "data"), REQUEST, out, console())
+            fit.fit(str(place / "data"), REQUEST, out, console())
     before = (out / "supervised" / "weights.safetensors").stat().st_mtime_ns
     screen = console()
-    run.fit(str(folder / "data"), REQUEST, out, screen)
+    fit.fit(str(place / "data"), REQUEST, out, screen)
     assert (out / "supervised" / "weights.safetensors").stat().st_mtime_ns == before
     return out, said(screen)
 
@@ -92,9 +94,9 @@ def test_what_was_held_out_is_said_and_was_trained_on_by_nobody(finished):
     assert "held out" in verdict["measured_on"]
     with (out / "pictures.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    parts = {part: {row["path"] for row in rows if row["split"] == part} for part in ("train", "val", "test")}
-    assert len(parts["test"]) == verdict["pictures"] == 15
-    assert {name: len(paths) for name, paths in parts.items()} == {"train": 50, "val": 10, "test": 15}
+    paths = {role: {row["path"] for row in rows if row["split"] == role} for role in ("labeled", "val", "test")}
+    assert len(paths["test"]) == verdict["pictures"] == 15
+    assert {role: len(of_role) for role, of_role in paths.items()} == {"labeled": 50, "val": 10, "test": 15}
     assert {row["label"] for row in rows if row["split"] == "test"} == set(NAMES)
     assert any("broken.png" in remark for remark in verdict["remarks"])
 
@@ -134,30 +136,30 @@ def test_names_stay_names_in_every_file(finished):
     with (out / "label_next.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 50
-    assert {row["answer"] for row in rows} <= set(NAMES)
+    assert {row["prediction"] for row in rows} <= set(NAMES)
     assert all(Path(row["path"]).is_file() and "unlabeled" in row["path"] for row in rows)
 
 
 def test_a_finished_fit_is_shown_again_and_another_request_is_refused(finished):
     out, _ = finished
     screen = console()
-    run.fit(str(out.parent / "data"), REQUEST, out, screen)
+    fit.fit(str(out.parent / "data"), REQUEST, out, screen)
     assert "finished" in said(screen)
     assert "Use the supervised model" in said(screen)
     with pytest.raises(ConfigError, match="steps was 150, is 151"):
-        run.fit(str(out.parent / "data"), Request(steps=151, mirror=False), out, console())
+        fit.fit(str(out.parent / "data"), Request(steps=151, mirror=False), out, console())
 
 
 def test_without_a_folder_the_same_command_goes_on_with_what_it_began(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert run.usual_folder("data", REQUEST) == Path("runs/fit")
+    assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
     Path("runs/fit").mkdir(parents=True)
-    noted = {"data": str(tmp_path / "data"), **run._comparable(REQUEST)}
+    noted = folder.comparable("data", REQUEST)
     Path("runs/fit/fit.json").write_text(json.dumps(noted), "utf-8")
-    assert run.usual_folder("data", REQUEST) == Path("runs/fit")
-    assert run.usual_folder("others", REQUEST) == Path("runs/fit-2")
+    assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
+    assert folder.usual_folder("others", REQUEST) == Path("runs/fit-2")
     Path("runs/fit/model.json").write_text("{}", "utf-8")
-    assert run.usual_folder("data", REQUEST) == Path("runs/fit-2")
+    assert folder.usual_folder("data", REQUEST) == Path("runs/fit-2")
 
 
 def test_a_kill_in_the_first_moment_leaves_nothing_in_the_way(tmp_path, monkeypatch):
@@ -170,18 +172,18 @@ def test_a_kill_in_the_first_moment_leaves_nothing_in_the_way(tmp_path, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", killed)
         with pytest.raises(KilledError):
-            run.fit(data, REQUEST, out, console())
+            fit.fit(data, REQUEST, out, console())
     assert [path.name for path in out.iterdir()] == ["fit.json.new"]
-    monkeypatch.setattr(run, "_write_data", killed)
+    monkeypatch.setattr(fit, "_write_data", killed)
     with pytest.raises(KilledError):
-        run.fit(data, REQUEST, out, console())
+        fit.fit(data, REQUEST, out, console())
     assert sorted(path.name for path in out.iterdir()) == ["fit.json", "lock"]
 
 
 def test_one_class_is_refused_before_anything_is_written(tmp_path):
     save(tmp_path / "data" / "labeled" / "only" / "1.png", np.zeros((8, 8), np.uint8))
-    with pytest.raises(ConfigError, match="one class only"):
-        run.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
+    with pytest.raises(ConfigError, match="only one class"):
+        fit.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -190,7 +192,7 @@ def test_weights_that_cannot_be_started_from_are_refused_before_anything_is_writ
         for i in range(4):
             save(tmp_path / "data" / "labeled" / name / f"{i}.png", np.full((8, 8), 9 * i + len(name), np.uint8))
     with pytest.raises(ConfigError, match="is not a file"):
-        run.fit(str(tmp_path / "data"), Request(steps=1, init_from="missing"), tmp_path / "out", console())
+        fit.fit(str(tmp_path / "data"), Request(steps=1, init_from="missing"), tmp_path / "out", console())
     assert not list((tmp_path / "out").iterdir())
 
 
@@ -201,8 +203,12 @@ def test_copies_in_the_test_part_are_refused_unless_allowed(tmp_path):
             save(tmp_path / "data" / "labeled" / name / f"{i}.png", rng.integers(0, 256, (8, 8), np.uint8))
         copy = Image.open(tmp_path / "data" / "labeled" / name / "0.png")
         save(tmp_path / "data" / "test" / name / "copy.png", np.asarray(copy))
-    with pytest.raises(ConfigError, match=r"2 pictures that are in val or test.*--allow-duplicates"):
-        run.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
+    with pytest.raises(ConfigError, match=r"2 labelled pictures are also in val or test.*--allow-duplicates"):
+        fit.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
+
+
+def listing_of(place: Path) -> Listing:
+    return make_listing(examine(read_roles(str(place), ()), console()), False, 0)
 
 
 def test_what_is_held_out_is_not_among_the_unlabelled_pictures_either(tmp_path):
@@ -212,11 +218,10 @@ def test_what_is_held_out_is_not_among_the_unlabelled_pictures_either(tmp_path):
         save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", picture)
         save(tmp_path / "unlabeled" / f"copy-{number}.png", picture)
         save(tmp_path / "unlabeled" / f"new-{number}.png", 255 - picture)
-    found = listing.examine(listing.read(str(tmp_path), ()), console())
-    listed = listing.divided(found, False, 0)
-    assert all(path.name.startswith("new") for path in listed.parts["unlabeled"].images.paths)
-    assert len(listed.parts["unlabeled"].images) == 20
-    assert "unlabeled: 20 pictures left out, as labeled, val or test has the same" in listed.remarks
+    listed = listing_of(tmp_path)
+    assert all(path.name.startswith("new") for path in listed.roles["unlabeled"].images.paths)
+    assert len(listed.roles["unlabeled"].images) == 20
+    assert "unlabeled: 20 pictures are left out, because labeled, val or test has a copy" in listed.remarks
 
 
 def test_a_picture_with_two_labels_is_a_remark(tmp_path):
@@ -225,8 +230,8 @@ def test_a_picture_with_two_labels_is_a_remark(tmp_path):
         picture = rng.integers(0, 256, (8, 8), np.uint8)
         save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", picture)
     save(tmp_path / "labeled" / "dog" / "0.png", np.asarray(Image.open(tmp_path / "labeled" / "cat" / "0.png")))
-    listed = listing.divided(listing.examine(listing.read(str(tmp_path), ()), console()), False, 0)
-    assert "labelled: 1 picture with several labels, all but one of which must be wrong" in listed.remarks
+    listed = listing_of(tmp_path)
+    assert "labeled: 1 picture with several labels, of which at most one can be right" in listed.remarks
 
 
 @pytest.mark.parametrize("part", ["test", "val"])
@@ -236,5 +241,5 @@ def test_a_class_that_is_not_in_the_test_part_is_said_not_to_be_measured(tmp_pat
         name = ("cat", "dog")[number % 2]
         save(tmp_path / "labeled" / name / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
         save(tmp_path / part / "cat" / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
-    listed = listing.divided(listing.examine(listing.read(str(tmp_path), ()), console()), False, 0)
-    assert f"not measured, with no picture in the {part} part (1): dog" in listed.remarks
+    listed = listing_of(tmp_path)
+    assert f"1 class is not measured (no picture in the {part} part): dog" in listed.remarks

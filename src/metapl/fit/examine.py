@@ -1,0 +1,60 @@
+"""Read the user's pictures by role, check the classes, and audit every picture."""
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from metapl.data import open_source, pictures
+from metapl.data.audit import audit
+from metapl.data.audit import table as audit_table
+from metapl.data.audit.audit import Audit
+from metapl.data.reading.files import Folders
+from metapl.data.sources import csv_list, npz
+from metapl.data.sources.folder import Folder
+from metapl.data.sources.source import Part, Source
+from metapl.data.sources.spec import parse_for
+from metapl.data.splits.select import select_roles
+from metapl.data.splits.split import PartRows, make_split
+from metapl.schema import ConfigError
+
+
+def read_roles(data: str, folders: Folders) -> Source:
+    """Read a folder, a .csv or an .npz; the parts of the result are the roles labeled, unlabeled, val, test."""
+    config = open_source.settings_of(data)
+    if not isinstance(config, (Folder, csv_list.CsvList, npz.Npz)):
+        path = f"./{data}" if Path(data).exists() else "a folder of pictures, a .csv or an .npz"
+        raise ConfigError(f"fit takes your own pictures, but {data!r} is the name of a source; give {path}")
+    source = pictures.read(config, folders)
+    split = make_split(parse_for(config.split, config.name), source)
+    roles: dict[str, Part] = {role: part for role, part in select_roles(source, split).items() if split.rows(role)}
+    if _same_rows(split.labeled, split.unlabeled):  # the split's substitute for unlabelled pictures
+        del roles["unlabeled"]
+    check_classes(source.class_names, roles["labeled"].labels)
+    return Source(roles, source.class_names)
+
+
+def _same_rows(left: PartRows, right: PartRows) -> bool:
+    return len(left) == len(right) == 1 and left[0][0] == right[0][0] and np.array_equal(left[0][1], right[0][1])
+
+
+def check_classes(class_names: tuple[str, ...], labels: NDArray[np.int32]) -> None:
+    """Refuse a single class, a class without labelled pictures, and names that cannot be told apart."""
+    if len(class_names) < 2:
+        raise ConfigError(
+            f"there is only one class ({class_names[0]}); a classifier needs two or more, for example one more for "
+            "pictures of anything else"
+        )
+    if missing := [name for i, name in enumerate(class_names) if not np.any(labels == i)]:
+        raise ConfigError(f"no labelled picture is of {', '.join(missing[:5])}; label some, or remove the class")
+    plain = [name.strip() for name in class_names]
+    if len(set(plain)) < len(plain) or "" in plain:
+        raise ConfigError("two class names differ only in spaces, or a class name has only spaces; rename the class")
+
+
+def examine(source: Source, console: Console) -> Audit:
+    """Read every picture once, and print the findings."""
+    result = audit.audit(source, console)
+    audit_table.show(result, console)
+    return result
