@@ -6,9 +6,7 @@ import pytest
 from metapl.fit import choose
 from metapl.fit.budget import Probe
 from metapl.fit.choose import DataSummary
-from metapl.fit.duration import seconds
 from metapl.fit.request import Request
-from metapl.schema import ConfigError
 
 
 def data(side: int = 32, counts: tuple[int, ...] = (50, 50), unlabeled: int = 1000) -> DataSummary:
@@ -66,14 +64,3 @@ def test_unequal_classes_are_evened_out_one_way_or_the_other(counts, sampling, a
     assert plan.choice.sampling == sampling
     assert bool(plan.choice.prior) == adjusted
     assert any("times the pictures of the smallest" in reason for reason in plan.reasons) == (counts[0] != counts[1])
-
-
-@pytest.mark.parametrize(("text", "value"), [("90s", 90), ("30m", 1800), ("1h30m", 5400), ("0.5h", 1800)])
-def test_times_are_read(text, value):
-    assert seconds(text) == value
-
-
-@pytest.mark.parametrize("text", ["", "30", "m", "30x", "-5m", "1s", "5m x"])
-def test_other_texts_are_refused(text):
-    with pytest.raises(ConfigError, match="--budget takes"):
-        seconds(text)

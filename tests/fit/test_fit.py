@@ -1,7 +1,6 @@
 """From pictures on disk to a verdict, killed on the way; the unlabelled ones are of other classes."""
 
 import csv
-import io
 import json
 from pathlib import Path
 
@@ -14,19 +13,13 @@ from sklearn.datasets import load_digits
 
 from metapl.cli import main as cli
 from metapl.evaluate import predictor
-from metapl.fit import fit, folder
-from metapl.fit.examine import examine, read_roles
-from metapl.fit.listing import Listing, make_listing
+from metapl.fit import fit
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
+from tests.fit.pictures import console, save
 
 NAMES = ("<script>alert(1)<script>", 'a "quoted", name', "it's | a pipe", "naïve 猫", "zero")
 REQUEST = Request(steps=150, mirror=False)
-
-
-def save(path: Path, picture: np.ndarray, mode: str = "L") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(picture).convert(mode).save(path)
 
 
 def write_digits(root: Path, labeled: int, unlabeled: str) -> None:
@@ -40,10 +33,6 @@ def write_digits(root: Path, labeled: int, unlabeled: str) -> None:
             save(root / "labeled" / NAMES[label] / f"{number}.png", picture, "RGBA" if number % 3 else "L")
         elif str(label) in unlabeled and seen[label] <= labeled + 40:
             save(root / "unlabeled" / f"{number}.png", picture)
-
-
-def console() -> Console:
-    return Console(file=io.StringIO(), width=200)
 
 
 def said(screen: Console) -> str:
@@ -150,18 +139,6 @@ def test_a_finished_fit_is_shown_again_and_another_request_is_refused(finished):
         fit.fit(str(out.parent / "data"), Request(steps=151, mirror=False), out, console())
 
 
-def test_without_a_folder_the_same_command_goes_on_with_what_it_began(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
-    Path("runs/fit").mkdir(parents=True)
-    noted = folder.comparable("data", REQUEST)
-    Path("runs/fit/fit.json").write_text(json.dumps(noted), "utf-8")
-    assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
-    assert folder.usual_folder("others", REQUEST) == Path("runs/fit-2")
-    Path("runs/fit/model.json").write_text("{}", "utf-8")
-    assert folder.usual_folder("data", REQUEST) == Path("runs/fit-2")
-
-
 def test_a_kill_in_the_first_moment_leaves_nothing_in_the_way(tmp_path, monkeypatch):
     write_digits(tmp_path / "data", 6, "")
     data, out = str(tmp_path / "data"), tmp_path / "out"
@@ -205,41 +182,3 @@ def test_copies_in_the_test_part_are_refused_unless_allowed(tmp_path):
         save(tmp_path / "data" / "test" / name / "copy.png", np.asarray(copy))
     with pytest.raises(ConfigError, match=r"2 labelled pictures are also in val or test.*--allow-duplicates"):
         fit.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
-
-
-def listing_of(place: Path) -> Listing:
-    return make_listing(examine(read_roles(str(place), ()), console()), False, 0)
-
-
-def test_what_is_held_out_is_not_among_the_unlabelled_pictures_either(tmp_path):
-    rng = np.random.default_rng(0)
-    for number in range(20):
-        picture = rng.integers(0, 256, (8, 8), np.uint8)
-        save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", picture)
-        save(tmp_path / "unlabeled" / f"copy-{number}.png", picture)
-        save(tmp_path / "unlabeled" / f"new-{number}.png", 255 - picture)
-    listed = listing_of(tmp_path)
-    assert all(path.name.startswith("new") for path in listed.roles["unlabeled"].images.paths)
-    assert len(listed.roles["unlabeled"].images) == 20
-    assert "unlabeled: 20 pictures are left out, because labeled, val or test has a copy" in listed.remarks
-
-
-def test_a_picture_with_two_labels_is_a_remark(tmp_path):
-    rng = np.random.default_rng(0)
-    for number in range(8):
-        picture = rng.integers(0, 256, (8, 8), np.uint8)
-        save(tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", picture)
-    save(tmp_path / "labeled" / "dog" / "0.png", np.asarray(Image.open(tmp_path / "labeled" / "cat" / "0.png")))
-    listed = listing_of(tmp_path)
-    assert "labeled: 1 picture with several labels, of which at most one can be right" in listed.remarks
-
-
-@pytest.mark.parametrize("part", ["test", "val"])
-def test_a_class_that_is_not_in_the_test_part_is_said_not_to_be_measured(tmp_path, part):
-    rng = np.random.default_rng(0)
-    for number in range(8):
-        name = ("cat", "dog")[number % 2]
-        save(tmp_path / "labeled" / name / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
-        save(tmp_path / part / "cat" / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
-    listed = listing_of(tmp_path)
-    assert f"1 class is not measured (no picture in the {part} part): dog" in listed.remarks
