@@ -75,7 +75,7 @@ class Place:
 
     def go(self, name: str, call, *args) -> str:
         said = io.StringIO()
-        with mock.patch("metapl.runs.run.prepare", return_value=self.program):
+        with mock.patch("metapl.runs.work.prepare", return_value=self.program):
             try:
                 call(*args, self.folder / name, *([None] if call is resume_run else []), Console(file=said, width=400))
             except (ConfigError, Stopped) as error:
@@ -189,7 +189,7 @@ def test_two_crashes_in_a_row(place, copy):
 
 
 def test_a_crash_between_the_last_checkpoint_and_the_result(place, copy):
-    with mock.patch("metapl.runs.run.write_result", side_effect=Crash), pytest.raises(Crash):
+    with mock.patch("metapl.runs.work.write_result", side_effect=Crash), pytest.raises(Crash):
         place.resume(copy.name)
     assert "step 12 of stage 2" in place.resume(copy.name)
     assert_same_run(copy, place.folder / "whole")
@@ -341,7 +341,7 @@ def test_a_disk_that_is_full_at_the_end_is_an_error_and_the_run_goes_on_later(pl
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     with (
-        mock.patch("metapl.runs.run.put", full),
+        mock.patch("metapl.runs.result.write_atomically", full),
         pytest.raises(ConfigError, match=r"result.json could not be written: No space.*metapl resume"),
     ):
         place.resume(copy.name)

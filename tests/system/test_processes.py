@@ -198,13 +198,9 @@ def test_a_full_disk_is_a_sentence_for_several_processes_too(monkeypatch):
 @pytest.mark.parametrize(
     ("cluster", "error", "says"),
     [
-        (
-            Cluster(cluster="slurm"),
-            KeyError("SLURM_JOB_ID"),
-            "--cluster slurm finds no cluster .*SLURM_JOB_ID",
-        ),
+        (Cluster(cluster="slurm"), KeyError("SLURM_JOB_ID"), "--cluster slurm finds no .*'SLURM_JOB_ID' is not"),
         (Cluster(cluster="mpi4py"), ImportError("No module named 'mpi4py'"), "--cluster mpi4py .*No module named"),
-        (Cluster(cluster="auto"), ValueError("no address"), r"\(no address\): start it as one \(srun"),
+        (Cluster(cluster="auto"), ValueError("no address"), r"\(no address\): start this process with srun"),
         (Cluster(2, 0, "127.0.0.1:1"), RuntimeError("in use\ntrace"), r"127.0.0.1:1: in use; is it .* port free"),
         (Cluster(2, 0, "127.0.0.1:1"), RuntimeError(), r"127.0.0.1:1: RuntimeError; is it"),
     ],
