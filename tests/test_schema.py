@@ -51,7 +51,7 @@ def parse(text: str) -> Config:
         ('preset = ["a"]', "preset takes the name of a preset, got ['a']; metapl train --help lists the presets"),
         ("stages = 3", "stages takes a list, got 3"),
         ("stages.1.steps = 5", "stages.1 does not exist: there are 1, counted from 0"),
-        ("stages.first.steps = 5", "stages.first is none of the 1 there are"),
+        ("stages.first.steps = 5", "stages.first does not exist: there are 1"),
         ("stages.0.steps = 0", "stages.0.steps takes a number of at least 1, got 0"),
         ("[data]\nnoise = " + "9" * 400, "data.noise takes a number, got 999"),
         ("seed = 4294967296", "seed takes a number below 4294967296"),
