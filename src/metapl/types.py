@@ -49,8 +49,12 @@ class Views(NamedTuple):
     labeled_predictions: Array | None = None  # [B, C] as in the batch
     predictions: Array | None = None  # [U, C] as in the batch
 
+    def unlabeled_as(self, view: Literal["weak", "strong"]) -> Array:
+        """Return the weak or the strong view of the unlabelled examples."""
+        return self.strong if view == "strong" else self.weak
+
     def labeled_as(self, view: Literal["weak", "strong"]) -> Array:
-        """The labeled examples in one of their two views."""
+        """Return the weak or the strong view of the labelled examples."""
         if view == "weak":
             return self.labeled
         if self.labeled_strong is None:
@@ -83,6 +87,22 @@ class Learner(NamedTuple):
     def weights(self) -> Weights:
         """What stays when training is over: the average where one is kept. Training itself never sees it."""
         return self.current if self.average is None else self.average
+
+
+class LossTerms(NamedTuple):
+    """The terms of a method's loss on one batch, and what else their forward passes give."""
+
+    labeled: Array  # the term on labelled examples
+    stats: PyTree  # the network's statistics after the passes
+    metrics: Metrics
+    unlabeled: Array | float = 0.0  # the terms on unlabelled examples, with their factors
+    weak_logits: Array | None = None  # [U, C] of the weak view; None if the method does not look at it
+
+
+# (parameters, learner, views, key) -> terms, for gradients with respect to the parameters. The learner holds what else
+# the loss depends on: statistics and the number of updates so far. A method whose loss has this form can be minimised
+# alone (`learner.minimize`), or be the own method of MPL's teacher.
+MethodLoss = Callable[[PyTree, Learner, Views, Array], LossTerms]
 
 
 class Apply(Protocol):

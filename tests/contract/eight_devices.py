@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from metapl import algorithms, models
-from metapl.algorithms.losses import Consistency
 from metapl.algorithms.mpl import MPL
+from metapl.algorithms.uda import Consistency
 from metapl.models.wide_resnet import WideResNet
 from metapl.types import Views
 
