@@ -13,7 +13,7 @@ from metapl.guards.checks import GUARDS
 from metapl.guards.facts import facts
 from metapl.guards.keeper import Keeper, replay
 from metapl.guards.settings import Guards
-from metapl.scores import HISTOGRAM
+from metapl.metrics import HISTOGRAM
 
 LABELS = np.repeat(np.arange(4), 10).astype(np.int32)  # four classes, evenly
 SUPERVISED, UNLABELED, MPL_STAGE = (

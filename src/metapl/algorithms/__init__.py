@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from metapl import metrics
 from metapl.algorithms import fixmatch, mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
 from metapl.types import Algorithm, MethodConfig, Network
 
@@ -16,8 +17,9 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     noisy_student.NoisyStudent: noisy_student.build,
     reduced_mpl.ReducedMPL: reduced_mpl.build,
 }
+metrics.declare(metric for method in METHODS for metric in method.metrics)
 
 
 def build(config: MethodConfig, network: Network, steps: int) -> Algorithm:
-    """Make the method that the settings are of, for a stage of so many steps."""
+    """Make the method that the settings belong to, for a stage of so many steps."""
     return METHODS[type(config)](config, network, steps)

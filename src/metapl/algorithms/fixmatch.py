@@ -46,6 +46,7 @@ class FixMatch(MethodConfig):
     """Train on labels, and on the network's own confident labels for distorted examples."""
 
     name: ClassVar[str] = "fixmatch"
+    title: ClassVar[str] = "FixMatch"
 
     weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the unlabelled term."""

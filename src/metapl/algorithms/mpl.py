@@ -88,6 +88,7 @@ class MPL(MethodConfig):
     """Train a teacher and a student together; the teacher learns from how the student then does."""
 
     name: ClassVar[str] = "mpl"
+    title: ClassVar[str] = "MPL"
     moved: ClassVar[dict[str, str]] = {"consistency.labeled_cap": "labeled_cap", "consistency.passes": "passes"}
 
     feedback: Feedback = Feedback()

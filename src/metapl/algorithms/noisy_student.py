@@ -51,6 +51,7 @@ class NoisyStudent(StoredPredictionsConfig):
     """Train a fresh student on true labels and on what the stage before's network said of the unlabelled examples."""
 
     name: ClassVar[str] = "noisy_student"
+    title: ClassVar[str] = "Noisy Student"
 
     labels: Literal["soft", "hard"] = "soft"
     """Learn from the teacher's whole distribution, or from its best class."""

@@ -47,6 +47,7 @@ class PseudoLabels(MethodConfig):
     """Train a student on the labels that the stage before's network gives."""
 
     name: ClassVar[str] = "pseudo_labels"
+    title: ClassVar[str] = "Pseudo Labels"
     needs_start: ClassVar[bool] = True
 
     labels: Literal["hard", "soft"] = "hard"

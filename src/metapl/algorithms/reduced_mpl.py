@@ -50,6 +50,7 @@ from metapl.types import (
     Array,
     Labeler,
     Learner,
+    Metric,
     Metrics,
     Network,
     PyTree,
@@ -58,12 +59,21 @@ from metapl.types import (
     Weights,
 )
 
+KEPT = Metric(
+    "teacher_kept_answers",
+    "share of unlabelled examples for which the corrector keeps the large teacher's best class",
+    "share",
+    "teacher",
+)
+
 
 @dataclass(frozen=True)
 class ReducedMPL(StoredPredictionsConfig):
     """Train a student and a small corrector of the stage before's answers, which learns from how the student does."""
 
     name: ClassVar[str] = "reduced_mpl"
+    title: ClassVar[str] = "Reduced MPL"
+    metrics: ClassVar[tuple[Metric, ...]] = (KEPT,)
 
     hidden: Annotated[int, Ge(1)] = 128
     """Units of each hidden layer of the corrector T'; the paper has 512 for ImageNet."""
@@ -173,7 +183,7 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
 
     metrics = feedbacks.metrics(estimate, targets, views.labels)
     metrics |= {"teacher_loss": supervised, "teacher_labeled_accuracy": accuracy(views.labels, labeled)}
-    metrics |= {"teacher_kept_answers": accuracy(jnp.argmax(p_u, axis=-1), teacher_logits)}
+    metrics |= {KEPT.name: accuracy(jnp.argmax(p_u, axis=-1), teacher_logits)}
     metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, logits)}
     metrics |= {"student_gradient_norm": optax.tree.norm(g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
     metrics |= {"baseline": baseline, PSEUDO_LABELS: targets}

@@ -43,6 +43,7 @@ class Supervised(MethodConfig):
     """Train on the labelled examples alone."""
 
     name: ClassVar[str] = "supervised"
+    title: ClassVar[str] = "Supervised"
     uses_unlabeled: ClassVar[bool] = False
 
     optimizer: optim.Optimizer = optim.Optimizer()

@@ -87,6 +87,7 @@ class UDA(MethodConfig):
     """Train on labels and on consistency between views."""
 
     name: ClassVar[str] = "uda"
+    title: ClassVar[str] = "UDA"
     moved: ClassVar[dict[str, str]] = {"consistency.labeled_cap": "labeled_cap", "consistency.passes": "passes"}
 
     consistency: Consistency = Consistency()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.guards.facts import Facts
-from metapl.scores import HISTOGRAM
+from metapl.metrics import HISTOGRAM, must_move
 from metapl.types import Numbers
 
 HARDLY = 0.1  # a class is hardly given if its share is below this part of its share among the labelled examples
@@ -65,8 +65,8 @@ def zero_gradient(look: Look) -> Bad | None:
 
 
 def silent_names(look: Look) -> list[str]:
-    """The numbers that must not be 0: h is, if it is switched off."""
-    names = ["student_gradient_norm", "consistency_loss", "unlabeled_loss", *(["feedback"] * look.facts.feedback)]
+    """Return the numbers that must not be 0; h may be, if the feedback is switched off."""
+    names = [name for name in must_move() if name != "feedback" or look.facts.feedback]
     return [name for name in names if name in look.numbers]
 
 

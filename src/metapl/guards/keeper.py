@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from metapl.guards.checks import GUARDS, Bad, Look, Means, together
 from metapl.guards.facts import Facts
 from metapl.guards.settings import Guards, Level
+from metapl.metrics import by_network, learns_unlabeled
 from metapl.schema import ConfigError
-from metapl.scores import FINITE, learns_unlabeled, networks
+from metapl.scores import FINITE
 from metapl.types import Numbers
 
 LOOKS = 50  # the most that there are in a stage: reports that are closer are taken together
@@ -154,7 +155,7 @@ class Keeper:
 def _breaks(numbers: Numbers, names: Sequence[str], first: int, last: int) -> list[tuple[int, str]]:
     """At which step who broke, the first one first: a network's share of finite steps says where they end."""
     parts = []
-    for network, own in networks(names).items():
+    for network, own in by_network(names).items():
         share = numbers.get(FINITE + network)
         if share is not None and (share < 1).any():
             step = first + round(float(share.min()) * (last - first)) + 1

@@ -36,7 +36,7 @@ def section(
         blocks.append(Text(f"The paper, for the preset {origin.preset}: {origin.paper}."))
     if scores := _scores(loaded):
         blocks.append(scores)
-    found = read(loaded.run.path, loaded.stage_steps, curves.NAMES)
+    found = read(loaded.run.path, loaded.stage_steps, curves.names())
     blocks += curves.charts(found, loaded.stage_steps, columns)
     blocks += classes.classes(loaded)
     blocks += pictures
