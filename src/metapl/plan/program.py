@@ -15,7 +15,7 @@ from metapl.plan.examples import Examples
 from metapl.system import sharding
 from metapl.system.sharding import Layout
 from metapl.train.program import batches, parts, stage_functions
-from metapl.types import Batch, PyTree, StoredPredictionsConfig, Weights
+from metapl.types import Batch, Indices, PyTree, Totals, Weights
 
 
 class Planned(NamedTuple):
@@ -40,7 +40,7 @@ def plan_stage(config: Config, index: int, examples: Examples, devices: Sequence
         functions = stage_functions(config, stage, network, own_data=False, layout=layout)
         batch = _batch(config, number, examples, layout, device)
         data = loader.Piece(batch, 0)
-        start = None if isinstance(stage.method, StoredPredictionsConfig) else weights
+        start = None if stage.method.uses_stored_predictions else weights
         state = jax.eval_shape(functions.init, keys, start, None, data, None)
         weights = functions.predictor(state)
     assert weights is not None
@@ -68,9 +68,13 @@ def _batch(config: Config, index: int, examples: Examples, layout: Layout, devic
         rows(labeled, dtype=jnp.int32),
         rows(unlabeled, *examples.shape, dtype=dtype),
     )
-    if isinstance(stage.method, StoredPredictionsConfig):
+    if stage.method.uses_stored_predictions:
         told = (rows(number, examples.classes, dtype=jnp.float16) for number in (labeled, unlabeled))
         batch = batch._replace(labeled_predictions=next(told), predictions=next(told))
+    if stage.method.needs_indices:
+        # Plan reads no data: a method's memory of single examples counts as if one batch were all there is.
+        indices = (rows(number, dtype=jnp.int32) for number in (labeled, unlabeled))
+        batch = batch._replace(indices=Indices(next(indices), next(indices), Totals(labeled, unlabeled)))
     return batch
 
 

@@ -43,7 +43,7 @@ from metapl.train import stored_predictions
 from metapl.train.groups import AtOnce, groups, seeds_together
 from metapl.train.loop import Examine, Resumed, Trained, predictions_stem, train
 from metapl.train.program import Program, prepare
-from metapl.types import Listen, Metrics, Numbers, StoredPredictionsConfig
+from metapl.types import Listen, Metrics, Numbers
 from metapl.weights import Example, save
 
 Confusions = dict[int, NDArray[np.int64]]  # seed -> [right class, answer], at its last evaluation
@@ -240,12 +240,12 @@ def write_result(
 def _predictions_are_there(out: Path, begun: Begun, from_files: bool, say: Say, note: checkpoint.Note) -> str:
     """Say why a stage's stored predictions cannot be used, or "". Damaged ones are set aside, to be computed again."""
     method = begun.config.stages[note["stage"]].method
-    if not isinstance(method, StoredPredictionsConfig):
+    if not method.uses_stored_predictions:
         return ""
     seeds = begun.seeds[groups(len(begun.seeds), begun.seeds_at_once)[note["group"]]]
     stem = predictions_stem(out, note["stage"])
     try:
-        predictions = stored_predictions.read(seeds, method.keep, stem, to_device=not from_files)
+        predictions = stored_predictions.read(seeds, method.selection, stem, to_device=not from_files)
         if stored_predictions.checksum(predictions) == note["predictions_crc32c"]:
             return ""
     except (OSError, ValueError):

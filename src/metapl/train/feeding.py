@@ -37,7 +37,10 @@ def feeding(
     _, order_key, _ = jax.random.split(keys[0], 3)
     sizes = stage.labeled_batch, stage.unlabeled_batch
     alone, balanced = not stage.method.uses_unlabeled, stage.labeled_sampling == "balanced"
-    with feeds.from_files(dataset, order_key, sizes, stage.steps, first, predictions, alone, balanced, layout) as feed:
+    indices = stage.method.needs_indices
+    with feeds.from_files(
+        dataset, order_key, sizes, stage.steps, first, predictions, alone, balanced, layout, indices
+    ) as feed:
         yield feed
 
 

@@ -24,7 +24,7 @@ from metapl.train.feeding import feeding, on_device
 from metapl.train.pace import Pace
 from metapl.train.program import Data, Predictions, Program, StageProgram, prepare
 from metapl.train.stored_predictions import Counting, Teacher
-from metapl.types import Array, Keep, Labeler, Metrics, Network, PyTree, StoredPredictionsConfig, Weights
+from metapl.types import Array, Keep, Labeler, Metrics, Network, PyTree, Weights
 from metapl.weights import load
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
@@ -119,9 +119,9 @@ def train(
     for index in range(resumed.stage if resumed else 0, len(config.stages)):
         stage, functions = config.stages[index], program.stages[index]
         predictions = None
-        if isinstance(stage.method, StoredPredictionsConfig):
+        if stage.method.uses_stored_predictions:
             predictions = predictions_for(
-                config, program, index, stage.method.keep, weights, seeds, datasets, folder, counting
+                config, program, index, stage.method.selection, weights, seeds, datasets, folder, counting
             )
             weights = None  # all that held the large network: its memory is free before the next one is made
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)

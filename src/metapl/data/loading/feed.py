@@ -19,7 +19,7 @@ from metapl.data.loading.files_loader import Share, Take
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import OnDisk
 from metapl.system.sharding import SINGLE, Layout
-from metapl.types import Array, Batch
+from metapl.types import Array, Batch, Indices, Totals
 
 
 class PredictionsOnDisk(NamedTuple):
@@ -57,13 +57,15 @@ def from_files(
     labeled_alone: bool = False,
     balanced: bool = False,
     layout: Layout = SINGLE,
+    indices: bool = False,
 ) -> Iterator[Feed]:
     """Read the batches of the steps from `first` on; `key`, `sizes` and `balanced` are what `loader.batch` is given.
 
-    For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place. Of several
-    processes, each reads the rows that its devices need.
+    For a method that does not look at unlabelled pictures, `labeled_alone` puts black ones in their place. For one that
+    declares it, `indices` says which examples they are. Each of several processes reads the rows that its devices need.
     """
-    with closing(batches(dataset, key, sizes, steps, first, predictions, labeled_alone, balanced, layout)) as read:
+    read = batches(dataset, key, sizes, steps, first, predictions, labeled_alone, balanced, layout, indices)
+    with closing(read):
         yield Feed(_InTurn(read, first).at, None, longest=1)
 
 
@@ -77,6 +79,7 @@ def batches(
     labeled_alone: bool,
     balanced: bool,
     layout: Layout,
+    indices: bool = False,
 ) -> Generator[loader.Piece]:
     """Yield what `loader.batch` gives, each step's batch in a piece of its own."""
     labeled, unlabeled = dataset.labeled, dataset.unlabeled
@@ -95,6 +98,11 @@ def batches(
         if labeled_alone:
             rest = np.zeros((len(other), *some.shape[1:]), np.uint8)
         found = Batch(put(some, 0), put(dataset.labels[chosen], 0), put(rest, 1))
+        if indices:
+            totals = Totals(len(labeled), len(unlabeled))
+            found = found._replace(
+                indices=Indices(put(chosen.astype(np.int32), 0), put(other.astype(np.int32), 1), totals)
+            )
         if labeled_alone:
             return loader.Piece(found, step)
         if dataset.truth is not None:

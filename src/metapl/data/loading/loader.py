@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from metapl.data.loading import order, shuffle
 from metapl.data.sources.dataset import Dataset
-from metapl.types import Array, Batch
+from metapl.types import Array, Batch, Indices, Totals
 
 
 class Resident(NamedTuple):
@@ -60,6 +60,7 @@ def batch(
     unlabeled_size: int,
     predictions: PredictionsOnDevice | None = None,
     balanced: bool = False,
+    indices: bool = False,
 ) -> Batch:
     """Gather the batch of one step; the labelled and the unlabelled stream have orders of their own."""
     labeled_key, unlabeled_key = jax.random.split(key)
@@ -70,6 +71,9 @@ def batch(
     others = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled if rows is None else rows))
     others = others if rows is None else rows[others]
     found = Batch(data.labeled[chosen], data.labels[chosen], data.unlabeled[others])
+    if indices:
+        totals = Totals(len(data.labels), len(data.unlabeled))
+        found = found._replace(indices=Indices(chosen.astype(jnp.int32), others.astype(jnp.int32), totals))
     if data.truth is not None:
         found = found._replace(truth=data.truth[others])
     if predictions is not None:
