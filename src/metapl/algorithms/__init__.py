@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metapl import metrics
-from metapl.algorithms import fixmatch, mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
+from metapl.algorithms import fixmatch, mean_teacher, mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
 from metapl.types import Algorithm, MethodConfig, Network
 
 # settings -> build(settings, network, steps)
@@ -13,6 +13,7 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     pseudo_labels.PseudoLabels: pseudo_labels.build,
     uda.UDA: uda.build,
     fixmatch.FixMatch: fixmatch.build,
+    mean_teacher.MeanTeacher: mean_teacher.build,
     mpl.MPL: mpl.build,
     noisy_student.NoisyStudent: noisy_student.build,
     reduced_mpl.ReducedMPL: reduced_mpl.build,
