@@ -1,4 +1,4 @@
-"""What the teacher learns from the student: h, the heart of Meta Pseudo Labels (Appendix A, C.3).
+"""The feedback h that the teacher gets from the student: the core of Meta Pseudo Labels (Appendix A, C.3).
 
 One update of the student, and how the labelled loss responds to it:
 

@@ -1,22 +1,22 @@
 """Reduced Meta Pseudo Labels (Appendix E): a small perceptron T' between a large, fixed teacher T and the student.
 
-    p    = T(x)                                     computed once for all examples; T itself is gone
+    p    = T(x)                                     computed once for all examples; then T is freed
     ŷ_u  ~ T'(p_u; θ_T')
     θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
     h    = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩       (see feedback.py)
     g_T' = h ∇_{θ_T'} CE(ŷ_u, T'(p_u; θ_T')) + w ∇_{θ_T'} CE(y_l, T'(p_l; θ_T'))
     θ_T' = θ_T' − η_T g_T'
 
-It is Meta Pseudo Labels with T'(T(·)) for the teacher: one large network, the student, is in memory.
+It is Meta Pseudo Labels with T'(T(·)) for the teacher: only one large network, the student, is in memory.
 
 What the paper leaves open, and what is done here:
-- The loss of T' beside the feedback is not mentioned. We keep MPL's own, CE on labelled examples. T has learnt these by
-  heart, so p_l is close to y_l: the term holds T' near the identity, and says little of where T is wrong.
-- Where T' starts is not said. `residual` starts as the identity; the other way is kept as a setting. On digits
-  the two end alike (84.1 and 84.3 ± 1.3 %, docs/results.md).
-- Which view T saw: the eval view, once. All noise is the student's.
-- "The only difference" to Noisy Student is the adapting teacher, yet MPL's student sees no true label and Noisy
-  Student's does. The student here is MPL's; a finetuning stage after it shows it the labels.
+- The paper does not mention a loss of T' beside the feedback. We keep MPL's: CE on labelled examples. T has learnt
+  these by heart, so p_l is close to y_l: the term holds T' near the identity, and says little about where T is wrong.
+- The paper does not say where T' starts. With `residual` it starts as the identity; a random start is a setting. On
+  digits both end alike (84.1 and 84.3 ± 1.3 %, docs/results.md).
+- T sees the eval view, once. Only the student gets noise.
+- The paper calls the adapting teacher "the only difference" to Noisy Student, yet MPL's student sees no true label and
+  Noisy Student's does. The student here is MPL's; a finetuning stage after it shows it the labels.
 
 | symbol            | name                                             |
 |-------------------|--------------------------------------------------|
@@ -69,7 +69,7 @@ KEPT = Metric(
 
 @dataclass(frozen=True)
 class ReducedMPL(StoredPredictionsConfig):
-    """Train a student and a small corrector of the stage before's answers, which learns from how the student does."""
+    """Train a student and a small corrector of stored predictions, which learns from how the student does."""
 
     name: ClassVar[str] = "reduced_mpl"
     title: ClassVar[str] = "Reduced MPL"
@@ -80,7 +80,7 @@ class ReducedMPL(StoredPredictionsConfig):
     layers: Annotated[int, Ge(1)] = 5
     """Layers of T' with weights, the last one included."""
     residual: bool = True
-    """T' corrects what it is given, and starts as the identity; else it starts from random answers."""
+    """T' starts as the identity and learns corrections; else it starts from random predictions."""
     feedback: Feedback = Feedback()
     labels: Literal["hard", "soft"] = "hard"
     """Sample one label for each example from T', or pass on its whole distribution."""
