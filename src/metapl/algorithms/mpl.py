@@ -178,14 +178,24 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
 
 def own_method(config: MPL, network: Network, steps: int) -> MethodLoss:
     """Return the loss of the teacher's own method: UDA, or supervised learning if consistency.weight is 0."""
-    smoothing, adjustment, mixup = config.label_smoothing, config.logit_adjustment, config.mixup
     if not config.consistency.weight:
-        alone = Supervised(config.teacher, smoothing, config.labeled_view, mixup, adjustment)
+        alone = Supervised(
+            label_smoothing=config.label_smoothing,
+            view=config.labeled_view,
+            mixup=config.mixup,
+            logit_adjustment=config.logit_adjustment,
+        )
         return supervised.loss(alone, network)
-    cap, passes, view = config.labeled_cap, config.passes, config.labeled_view
-    return uda.loss(
-        UDA(config.consistency, config.teacher, smoothing, cap, passes, view, mixup, adjustment), network, steps
+    consistent = UDA(
+        config.consistency,
+        label_smoothing=config.label_smoothing,
+        labeled_cap=config.labeled_cap,
+        passes=config.passes,
+        labeled_view=config.labeled_view,
+        mixup=config.mixup,
+        logit_adjustment=config.logit_adjustment,
     )
+    return uda.loss(consistent, network, steps)
 
 
 def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:

@@ -102,8 +102,7 @@ def stage_functions(
         if isinstance(data, loader.Piece):
             return loader.batch_of(data, step)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
-        sizes = stage.labeled_batch, stage.unlabeled_batch
-        balanced = stage.labeled_sampling == "balanced"
+        sizes, balanced = (stage.labeled_batch, stage.unlabeled_batch), stage.labeled_sampling == "balanced"
         return loader.batch(data, order_key, step, *sizes, predictions, balanced, stage.method.needs_indices)
 
     def init(
