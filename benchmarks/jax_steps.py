@@ -10,9 +10,9 @@ from typing import Any
 import jax
 from turns import serve
 
-from metapl.algorithms.losses import Consistency
 from metapl.algorithms.mpl import MPL
 from metapl.algorithms.supervised import Supervised
+from metapl.algorithms.uda import Consistency
 from metapl.bench import flops, program
 from metapl.bench.settings import NETWORKS, Bench
 from metapl.optim import Optimizer

@@ -24,7 +24,6 @@ from metapl.data.sources.dataset import Dataset
 from metapl.system import runtime
 from metapl.train import loop as train
 from metapl.train.program import prepare
-from metapl.types import StoredPredictionsConfig
 
 METHODS = ("mpl", "reduced_mpl")
 SETTINGS = """
@@ -80,7 +79,7 @@ def planned(config: Config) -> dict[str, int]:
     before, stage = program.stages
     weights: Any = before.predictor(jax.eval_shape(before.init, keys, None, None, data, None))
     predictions = None
-    if isinstance(config.stages[1].method, StoredPredictionsConfig):
+    if config.stages[1].method.uses_stored_predictions:
         each = jax.ShapeDtypeStruct((1, len(dataset.labels), 10), jnp.float16)
         weights, predictions = None, loader.PredictionsOnDevice(each, each)  # type: ignore[arg-type]
     state = jax.eval_shape(stage.init, keys, weights, predictions, data, None)

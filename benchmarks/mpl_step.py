@@ -18,9 +18,9 @@ import jax
 
 from metapl import models
 from metapl.algorithms.feedback import Feedback
-from metapl.algorithms.forward import forward_views
-from metapl.algorithms.losses import Consistency, cross_entropy
+from metapl.algorithms.losses import cross_entropy
 from metapl.algorithms.mpl import MPL
+from metapl.algorithms.uda import Consistency, Passes, forward
 from metapl.bench import program
 from metapl.bench.settings import Bench
 from metapl.models.wide_resnet import WideResNet
@@ -46,8 +46,8 @@ def step(bench: Bench, batch: int) -> Work:
     return work
 
 
-def passes(bench: Bench, batch: int, consistency: Consistency) -> Work:
-    """Only the passes; the gradients are returned, so that the compiler cannot leave any of them out."""
+def passes(bench: Bench, batch: int, passing: Passes) -> Work:
+    """The same passes and nothing else: gradients come out, so that none of them can be left out."""
     network = models.build(bench.model, bench.classes)
     views = program.random_views(bench, batch, jax.random.key(0))
 
@@ -58,11 +58,12 @@ def passes(bench: Bench, batch: int, consistency: Consistency) -> Work:
         return jax.grad(loss)(student.params)
 
     def all_passes(teacher: Weights, student: Weights, views: Views) -> PyTree:
-        def teacher_logits(params: PyTree) -> Any:
-            return forward_views(consistency, network, params, teacher.stats, views, jax.random.key(0))[0]
+        def teacher_logits(params: PyTree) -> list[Array]:
+            shown = (views.labeled, views.weak, views.strong)
+            return forward(passing, network, params, teacher.stats, shown, jax.random.key(0))[0]
 
         logits, backward = jax.vjp(teacher_logits, teacher.params)
-        on_unlabeled = student_gradient(student, views.weak, jax.nn.softmax(logits.weak))
+        on_unlabeled = student_gradient(student, views.weak, jax.nn.softmax(logits[1]))
         on_labeled = student_gradient(student, views.labeled, views.labels)
         return backward(logits), on_unlabeled, on_labeled
 
@@ -91,13 +92,13 @@ def main() -> None:
     nesterov = Optimizer(0.05, momentum=0.9, nesterov=True, weight_decay=5e-4)
     model = WideResNet(depth=args.depth, width=args.width)
     programs: dict[str, Work] = {}
-    for passing in ("one", "apart"):
-        term = Consistency(1.0, passes=passing)
+    for passing in get_args(Passes):
         methods = {
-            name: MPL(Feedback(name), consistency=term, teacher=nesterov, student=nesterov) for name in ESTIMATORS
+            name: MPL(Feedback(name), consistency=Consistency(1.0), teacher=nesterov, student=nesterov, passes=passing)
+            for name in ESTIMATORS
         }
         benches = {name: Bench(model, method, (args.batch,), args.unlabeled_batch) for name, method in methods.items()}
-        programs[f"passes, {passing}"] = passes(benches["cosine"], args.batch, term)
+        programs[f"passes, {passing}"] = passes(benches["cosine"], args.batch, passing)
         for name in ESTIMATORS if passing == "one" else ESTIMATORS[:1]:
             programs[f"{name}, {passing}"] = step(benches[name], args.batch)
     for work in programs.values():

@@ -2,7 +2,7 @@
 
     θ' = θ − η ∇_θ [ CE(y_l, f(x_l; θ)) + λ H(f(x_u; θ)) ],    H(p) = −Σ_c p_c log p_c, a mean over the batch
 
-The network is asked to be sure about unlabelled examples, whatever of. Nothing tells it whether it is right to be.
+The term makes the network sure about unlabelled examples, of whatever class. Nothing tells it whether it is right.
 
 | symbol | name           |
 |--------|----------------|
@@ -28,6 +28,7 @@ from metapl.types import (
     Array,
     Learner,
     MethodConfig,
+    Metric,
     Metrics,
     Network,
     PyTree,
@@ -38,12 +39,14 @@ from metapl.types import (
 
 @dataclass(frozen=True)
 class Entropy(MethodConfig):
-    """Train on labels, and on being sure."""
+    """Train on labels, and on low entropy for unlabelled examples."""
 
     name: ClassVar[str] = "entropy"
+    title: ClassVar[str] = "Entropy minimisation"
+    metrics: ClassVar[tuple[Metric, ...]] = (Metric("entropy", "of the predictions for unlabelled examples", "loss"),)
 
     weight: Annotated[float, Ge(0)] = 0.1
-    """Factor of the entropy of the answers to unlabelled examples."""
+    """Factor of the entropy of the predictions for unlabelled examples."""
     optimizer: optim.Optimizer = optim.Optimizer()
 
 

@@ -6,12 +6,12 @@ A teacher T and a student S are small sigmoid networks with weights of their own
 
     ŷ    ~ T(x_u; θ_T)                                       the teacher guesses labels for unlabelled points
     g    = ∇_{θ_S} CE(ŷ, S(x_u; θ_S))
-    θ_S' = θ_S − η g                                         the student learns from the guesses, and from nothing else
-    v    = ∇_{θ_S'} CE(y_l, S(x_l; θ_S'))                    ... and is then asked about the labelled points
+    θ_S' = θ_S − η g                                         the student learns from the guesses only
+    v    = ∇_{θ_S'} CE(y_l, S(x_l; θ_S'))                    then it is tested on the labelled points
     h    = cos(v, g) − b                                     was it right to teach ŷ? (b: a moving average)
     θ_T' = θ_T − η ∇_{θ_T} [ CE(y_l, T(x_l; θ_T)) + h · CE(ŷ, T(x_u; θ_T)) ]
 
-`--feedback 0` sets h to 0: what is left is a student that copies a supervised teacher. That is the control.
+`--feedback 0` sets h to 0: then a student copies a supervised teacher. That is the control.
 The package's `metapl/algorithms/mpl.py` must take the same step as `mpl_step` here; a test says so.
 """
 
@@ -119,7 +119,7 @@ def train(
 
 
 def main() -> None:
-    """Train once and say how many of the 2,000 points each network gets right."""
+    """Train once and print how many of the 2,000 points each network gets right."""
     flags = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     flags.add_argument("--feedback", type=float, default=1.0, help="factor of h; 0 is the control")
     flags.add_argument("--steps", type=int, default=20000)

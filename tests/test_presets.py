@@ -18,7 +18,6 @@ from metapl.models.resnet import ResNet
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import validate
 from metapl.train.program import stage_functions
-from metapl.types import StoredPredictionsConfig
 
 NAMES = list(configs.presets())
 TEXTS = {name: (resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8") for name in NAMES}
@@ -125,7 +124,7 @@ def test_its_steps_can_be_traced(name):
     weights = None
     for stage, model in zip(config.stages, config.stage_models, strict=True):
         answers = None
-        if isinstance(stage.method, StoredPredictionsConfig):
+        if stage.method.uses_stored_predictions:
             answers = loader.PredictionsOnDevice(
                 some(1, 12, classes, dtype=jnp.float16), some(1, 20, classes, dtype=jnp.float16)
             )

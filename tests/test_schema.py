@@ -149,3 +149,11 @@ def test_a_source_brings_the_views_that_suit_its_pictures():
     assert cifar.weak.flip
     assert "sample_pairing" in cifar.strong.ops
     assert parse('[data]\nname = "digits"\n[augmentation.weak]\nflip = true').augmentation.weak.flip
+
+
+@pytest.mark.parametrize("method", ["uda", "mpl"])
+def test_settings_at_the_places_of_version_0_1_0_are_read(method):
+    old = 'consistency = {weight = 2.0, labeled_cap = "linear", passes = "apart"}'
+    new = 'consistency = {weight = 2.0}, labeled_cap = "linear", passes = "apart"'
+    texts = (f'[[stages]]\nmethod = {{name = "{method}", {settings}}}' for settings in (old, new))
+    assert len({parse(text) for text in texts}) == 1

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from metapl.scores import FINITE, HISTOGRAM, learns_unlabeled, networks, over_known, score
+from metapl.metrics import HISTOGRAM, by_network, learns_unlabeled
+from metapl.scores import FINITE, over_known, score
 from metapl.types import PSEUDO_LABELS
 
 LABELS = jax.nn.one_hot(jnp.array([0, 2, 2, 1]), 3)
@@ -32,11 +33,11 @@ def test_a_batch_of_unknown_truths_counts_for_nothing():
 
 def test_losses_gradients_and_h_belong_to_a_network():
     two = ["teacher_loss", "consistency_loss", "mask_rate", "student_gradient_norm", "student_agreement", "feedback"]
-    assert networks(two) == {
+    assert by_network(two) == {
         "teacher": ["teacher_loss", "consistency_loss"],
         "student": ["student_gradient_norm", "feedback"],
     }
-    assert networks(["loss", "labeled_accuracy", "gradient_norm"]) == {"network": ["loss", "gradient_norm"]}
+    assert by_network(["loss", "labeled_accuracy", "gradient_norm"]) == {"network": ["loss", "gradient_norm"]}
 
 
 def test_each_network_says_whether_it_is_finite():

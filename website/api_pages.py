@@ -61,7 +61,7 @@ PARTS: list[Part] = [
             ("algorithms/mpl.py", "MPL"),
             ("algorithms/feedback.py", "Feedback"),
             ("algorithms/feedback.py", "StudentUpdate"),
-            ("algorithms/losses.py", "Consistency"),
+            ("algorithms/uda.py", "Consistency"),
         ],
     ),
 ]

@@ -7,6 +7,7 @@
     {{ math: θ_S' = θ_S − η_S ∇_{θ_S} L_u }}     a formula
     {{ include: PATH }}                          the text of another Markdown file
     {{ generate: cli }}, {{ generate: api }}     a reference
+    {{ generate: metrics }}                      the table of metrics
 
 The build fails if something that a page names does not exist.
 """
@@ -22,6 +23,8 @@ import cli_pages
 import formulas
 import quotes
 from properdocs.exceptions import PluginError
+
+from metapl import algorithms, metrics
 
 _DIRECTIVE = re.compile(r"\{\{ (\w+): (.+?) \}\}(?!\})")
 _made: dict[str, str] = {}  # placeholder -> the piece of HTML for it, which Markdown must not change
@@ -73,7 +76,8 @@ def _include(path: str) -> str:
 
 
 def _generate(name: str) -> str:
-    return {"cli": cli_pages.page, "api": api_pages.page}[name]()
+    assert algorithms.METHODS  # their own metrics are in the registry once they are imported
+    return {"cli": cli_pages.page, "api": api_pages.page, "metrics": metrics.table}[name]()
 
 
 def _breakable(name: str) -> str:

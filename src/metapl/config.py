@@ -27,7 +27,7 @@ from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, from_dict, to_dict, validate
 from metapl.system.sharding import Parallel
-from metapl.types import MethodConfig, ModelConfig, StoredPredictionsConfig
+from metapl.types import MethodConfig, ModelConfig
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Stage:
 
     def check(self) -> None:
         """Check fields against each other, and the optimizers' warm-up against the steps."""
-        if self.unlabeled == "labeled" and isinstance(self.method, StoredPredictionsConfig):
+        if self.unlabeled == "labeled" and self.method.uses_stored_predictions:
             raise ValueError(
                 f"unlabeled: {self.method.name} learns from predictions for the unlabelled examples, so 'labeled' "
                 "cannot be used here; set 'unlabeled'"
@@ -127,7 +127,7 @@ class Config:
             name = self.stages[0].method.name
             raise ValueError(f"stages.0.method: {name} needs a stage before it that trains the teacher")
         for index, (before, model) in enumerate(itertools.pairwise(self.stage_models), start=1):
-            if model != before and not isinstance(self.stages[index].method, StoredPredictionsConfig):
+            if model != before and not self.stages[index].method.uses_stored_predictions:
                 raise ValueError(
                     f"stages.{index}.model: {self.stages[index].method.name} goes on from the weights of the stage "
                     "before, which do not fit another network; leave the model out"

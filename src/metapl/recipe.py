@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.algorithms.balance import LogitAdjustment
-from metapl.algorithms.losses import Consistency
 from metapl.algorithms.mpl import MPL
 from metapl.algorithms.supervised import Supervised
+from metapl.algorithms.uda import Consistency
 from metapl.augment import views
 from metapl.augment.views import Augmentation
 from metapl.config import Checkpoint, Config, Stage

@@ -30,6 +30,7 @@ def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, pa
     values = dict(values)
     base = _choose_base(cls, values, kinds, base, path)
     cls = type(base)
+    values = _at_new_places(values, getattr(cls, "moved", {}))
     hints = get_type_hints(cls)
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
@@ -73,6 +74,19 @@ def _choose_base(cls: type[T], values: dict[str, Any], kinds: Kinds, base: T | N
         raise ConfigError(f"{_join(path, 'name')} takes {_one_of(kinds[cls])}, got {_show(name)}")
     chosen: type[T] = kinds[cls][name]
     return base if isinstance(base, chosen) else chosen()
+
+
+def _at_new_places(values: dict[str, Any], moved: Mapping[str, str]) -> dict[str, Any]:
+    """Read settings from the places that they had in earlier versions: finished runs keep theirs in config.toml.
+
+    A class lists them in `moved`: {"table.key": "key"}. A value at the new place wins.
+    """
+    for old, new in moved.items():
+        table, key = old.split(".")
+        if isinstance(values.get(table), Mapping) and key in values[table]:
+            rest = dict(values[table])
+            values = {new: rest.pop(key), **values, table: rest}
+    return values
 
 
 def _read(hint: Any, value: Any, kinds: Kinds, base: Any, path: str) -> Any:

@@ -1,6 +1,6 @@
-"""The nouns that every room of the house shares.
+"""The nouns that all rooms share.
 
-The way of the data: a source gives arrays, a split says who is labelled, the loader gives a `Batch`,
+The way of the data: a source gives arrays, a split says which examples are labelled, the loader gives a `Batch`,
 augmentation gives `Views` of it, and an `Algorithm` turns (state, views, key) into the next state.
 """
 
@@ -19,12 +19,48 @@ Metrics = dict[str, Array]  # one number each, but for PSEUDO_LABELS
 Numbers = Mapping[str, NDArray[np.float32]]  # metrics on the host: a value [R] or a histogram [R, C] for each seed
 Listen = Callable[[int, int, Numbers], None]  # (stage, step over all stages, means since the last report)
 
-# The labels [U, C] that a method gave to the unlabelled examples. The loop counts the classes and, where the truth is
-# known, the right ones: truth never enters a method, so none can train on it.
+# The labels [U, C] that a method gave to the unlabelled examples. The loop counts the classes and, if the truth is
+# known, the right labels: truth never enters a method, so no method can train on it.
 PSEUDO_LABELS = "pseudo_labels"
+
+
+class Metric(NamedTuple):
+    """One number that runs report, and how it is shown; metrics.py lists them."""
+
+    name: str
+    meaning: str  # for the docs' table
+    unit: Literal["loss", "accuracy", "share", "norm", "h"]
+    whose: Literal["network", "teacher", "student", "run"] = "network"  # network: the only one, or else the teacher
+    chart: str = ""  # title of the chart that shows it; empty: none does
+    label: str = ""  # its name there
+    short: str = ""  # its name on the status line; empty: it is not shown there
+    rank: int = 99  # on the status line the lowest come first
+    must_move: bool = False  # exactly 0 at every step means that nothing is learnt from unlabelled examples
+
 
 # Ends the name of a module that stands for several equal ones (models/stacked.py): its weights have a leading axis.
 STACKED = "_blocks"
+
+
+class Indices(NamedTuple):
+    """Which training examples a batch holds, and of how many: for methods that remember something of each example.
+
+    A state's memory of the unlabelled examples is an array [totals.unlabeled, ...] that `init` makes and that `step`
+    reads and writes at `unlabeled`.
+    """
+
+    labeled: Array  # [B] int32
+    unlabeled: Array  # [U] int32
+    totals: "Totals"
+
+
+@jax.tree_util.register_static
+@dataclass(frozen=True)
+class Totals:
+    """How many training examples there are: known when a step is compiled."""
+
+    labeled: int
+    unlabeled: int
 
 
 class Batch(NamedTuple):
@@ -33,9 +69,10 @@ class Batch(NamedTuple):
     labeled: Array  # [B, ...]
     labels: Array  # [B] int32
     unlabeled: Array  # [U, ...]
-    labeled_predictions: Array | None = None  # [B, C] what a fixed network says of them, if a method learns from that
+    labeled_predictions: Array | None = None  # [B, C] stored predictions, for a method that uses them
     predictions: Array | None = None  # [U, C] the same of the unlabeled examples
-    truth: Array | None = None  # [U] int32, −1 where unknown: the unlabeled examples' labels, which no view shows
+    truth: Array | None = None  # [U] int32, −1 if unknown: the unlabeled examples' labels, which no view shows
+    indices: Indices | None = None  # for a method that declares needs_indices
 
 
 class Views(NamedTuple):
@@ -45,12 +82,29 @@ class Views(NamedTuple):
     labels: Array  # [B] int32
     weak: Array  # [U, ...] float, the unlabeled examples, (almost) as they are
     strong: Array  # [U, ...] float, the same examples, distorted
-    labeled_strong: Array | None = None  # [B, ...] float, the labeled examples, distorted; None where views lack it
+    labeled_strong: Array | None = None  # [B, ...] float, the labeled examples, distorted; None if it was not made
     labeled_predictions: Array | None = None  # [B, C] as in the batch
     predictions: Array | None = None  # [U, C] as in the batch
+    indices: Indices | None = None  # as in the batch
+    more_weak: tuple[Array, ...] = ()  # [U, ...] each: further weak views, if the method declares weak_views above 1
+    more_strong: tuple[Array, ...] = ()  # [U, ...] each: the i-th is the i-th of the weak views, distorted
+
+    @property
+    def all_weak(self) -> tuple[Array, ...]:
+        """Return all weak views of the unlabelled examples, the first one first."""
+        return (self.weak, *self.more_weak)
+
+    @property
+    def all_strong(self) -> tuple[Array, ...]:
+        """Return all strong views of the unlabelled examples, the first one first."""
+        return (self.strong, *self.more_strong)
+
+    def unlabeled_as(self, view: Literal["weak", "strong"]) -> Array:
+        """Return the weak or the strong view of the unlabelled examples."""
+        return self.strong if view == "strong" else self.weak
 
     def labeled_as(self, view: Literal["weak", "strong"]) -> Array:
-        """The labeled examples in one of their two views."""
+        """Return the weak or the strong view of the labelled examples."""
         if view == "weak":
             return self.labeled
         if self.labeled_strong is None:
@@ -71,18 +125,34 @@ class Learner(NamedTuple):
     params: PyTree
     stats: PyTree
     opt_state: PyTree
-    average: Weights | None = None  # over the updates; None where none is kept: it is as large as the network
+    average: Weights | None = None  # over the updates; None if none is kept: it is as large as the network
     updates: Array | int = 0  # so far
 
     @property
     def current(self) -> Weights:
-        """What training itself goes on with."""
+        """Return the weights that training goes on with."""
         return Weights(self.params, self.stats)
 
     @property
     def weights(self) -> Weights:
-        """What stays when training is over: the average where one is kept. Training itself never sees it."""
+        """Return the weights to evaluate: the average if one is kept, which training itself never uses."""
         return self.current if self.average is None else self.average
+
+
+class LossTerms(NamedTuple):
+    """The terms of a method's loss on one batch, and what else their forward passes give."""
+
+    labeled: Array  # the term on labelled examples
+    stats: PyTree  # the network's statistics after the passes
+    metrics: Metrics
+    unlabeled: Array | float = 0.0  # the terms on unlabelled examples, with their factors
+    weak_logits: Array | None = None  # [U, C] of the weak view; None if the method does not look at it
+
+
+# (parameters, learner, views, key) -> terms, for gradients with respect to the parameters. The learner holds what else
+# the loss depends on: statistics and the number of updates so far. A method whose loss has this form can be minimised
+# alone (`learner.minimize`), or be the own method of MPL's teacher.
+MethodLoss = Callable[[PyTree, Learner, Views, Array], LossTerms]
 
 
 class Apply(Protocol):
@@ -95,10 +165,10 @@ class Apply(Protocol):
 
 
 class Network(NamedTuple):
-    """A model as two pure functions, and the way to its twin.
+    """A model as two pure functions.
 
-    `with_dropout(rate)` is the same network, for the same weights, with another dropout rate: the paper's teacher and
-    student differ in nothing else (Table 8). A model without dropout refuses with a ConfigError.
+    `with_dropout(rate)` returns the same network, for the same weights, with another dropout rate: the paper's teacher
+    and student differ in nothing else (Table 8). A model without dropout raises a ConfigError.
     """
 
     init: Callable[[Array, Array], Weights]  # (key, inputs) -> weights
@@ -108,14 +178,12 @@ class Network(NamedTuple):
 
 
 class Labeler(NamedTuple):
-    """Who gives a method's pseudo labels: for those who look at them, no part of the training."""
+    """Which network gives a method's pseudo labels: for reports; training does not use it."""
 
     weights: Callable[[PyTree], Weights]  # (state) -> those that label at the next step
     teaches: bool = False  # does another network learn from it? Else it labels for itself
-    corrector: Network | None = (
-        None  # whose weights they are, if not the method's network's: it is shown what the stage
-    )
-    # before's network says of an example, not the example
+    # The network that the weights belong to, if it is not the method's: its inputs are stored predictions, not examples
+    corrector: Network | None = None
 
 
 class Algorithm(NamedTuple):
@@ -123,8 +191,8 @@ class Algorithm(NamedTuple):
 
     `init(key, views, start)` makes the first state; `start` holds the weights that the stage before
     handed on (a trained teacher, a student to finetune), or None.
-    `step(state, views, key)` does one step. `predictor(state)` says which weights are evaluated, and `labeler`, where
-    labels change on the way, who gives them.
+    `step(state, views, key)` does one step. `predictor(state)` returns the weights to evaluate. `labeler` says which
+    network gives the pseudo labels, if they change during training.
     """
 
     init: Callable[[Array, Views, Weights | None], PyTree]
@@ -145,19 +213,34 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """Base of every method's settings; `name` is how files and flags call it."""
+    """Base of every method's settings; `name` is how files and flags call it, `title` how reports do."""
 
     name: ClassVar[str]
-    needs_start: ClassVar[bool] = False  # does it learn from what the stage before has trained?
-    uses_unlabeled: ClassVar[bool] = True  # does it look at unlabelled examples? If not, none are read from files
+    title: ClassVar[str]
+
+    # What the method needs; the loop and the loaders give nothing else, so a method pays only for what it declares.
+    needs_start: ClassVar[bool] = False  # weights that the stage before has trained
+    uses_unlabeled: ClassVar[bool] = True  # unlabelled examples; if not, none are read from files
+    uses_stored_predictions: ClassVar[bool] = False  # of the stage before's network: see StoredPredictionsConfig
+    needs_indices: ClassVar[bool] = False  # `Views.indices`, for memory of single examples
+    weak_views: ClassVar[int] = 1  # of each unlabelled example, each drawn by itself: `Views.all_weak`
+    strong_views: ClassVar[int] = 1  # the same of strong views: `Views.all_strong`
+
+    metrics: ClassVar[tuple[Metric, ...]] = ()  # that only this method reports; metrics.py lists the common ones
+    moved: ClassVar[Mapping[str, str]] = {}  # old place of a setting -> its place now (schema.py)
+
+    @property
+    def selection(self) -> "Keep":
+        """Return which unlabelled examples are learnt from: all of them, unless the settings say otherwise."""
+        return Keep()
 
 
 @dataclass(frozen=True)
 class Keep:
-    """Which unlabelled examples are learnt from, by what a fixed network says of them."""
+    """Which unlabelled examples are learnt from, by a fixed network's predictions."""
 
     per_class: Annotated[int, Ge(0)] = 0
-    """Keep the most probable of each class: the paper's K; a class that has fewer has them repeated. 0 keeps all."""
+    """Keep the K most probable of each class (the paper's K); if a class has fewer, they are repeated. 0 keeps all."""
     threshold: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Leave out examples whose best class has a lower probability than this; Noisy Student takes 0.3."""
     rank: Literal["top_class", "each_class"] = "top_class"
@@ -166,12 +249,19 @@ class Keep:
 
 @dataclass(frozen=True)
 class StoredPredictionsConfig(MethodConfig):
-    """Base of the settings of methods that learn from what the stage before's network says of each training example.
+    """Settings of methods that learn from the stage before's predictions for each training example.
 
     That network predicts once, before the stage begins (`train/stored_predictions.py`), and is freed before the stage
-    makes its own. Its weights do not initialise the stage's network; the two may be of different models.
+    makes its own. Its weights do not initialise the stage's network; the two may be of different models. Ask for
+    `uses_stored_predictions` to tell these methods from others.
     """
 
     needs_start: ClassVar[bool] = True
+    uses_stored_predictions: ClassVar[bool] = True
 
     keep: Keep = Keep()
+
+    @property
+    def selection(self) -> Keep:
+        """Return which unlabelled examples are learnt from."""
+        return self.keep

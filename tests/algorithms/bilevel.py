@@ -107,7 +107,7 @@ def teacher_gradient(
     state = mpl.State(Learner(problem.teacher, {}, teacher_state), problem.student, jnp.asarray(baseline, jnp.float64))
     with monkeypatch.context() as patch:
         if targets is not None:
-            patch.setattr(mpl, "pseudo_labels", lambda *_: targets)
+            patch.setattr(mpl, "sample_labels", lambda *_: targets)
         after, metrics = algorithm.step(state, problem.views, jax.random.key(1))
     gradient = jax.tree.map(lambda before, after: before - after, problem.teacher, after.teacher.params)
     return gradient, metrics

@@ -46,8 +46,7 @@ def test_methods_smooth_the_true_labels(kind, metric):
 
 
 def test_the_sharpest_temperature_gives_numbers_and_a_sharper_one_is_refused():
-    sharp, far = losses.Consistency(temperature=1e-6), 1e4 * LOGITS
-    loss, _ = losses.consistency(sharp, far, LOGITS)
+    loss = losses.cross_entropy(losses.sharpen(1e4 * LOGITS, 1e-6), LOGITS)
     np.testing.assert_allclose(loss, losses.cross_entropy(LOGITS.argmax(-1), LOGITS), rtol=1e-6)
     with pytest.raises(ConfigError, match=r"temperature takes a number of at least 1e-06"):
-        validate(losses.Consistency(temperature=1e-30))
+        validate(uda.Consistency(temperature=1e-30))

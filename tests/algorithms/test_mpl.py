@@ -9,9 +9,10 @@ import pytest
 import two_moons as oracle
 
 from metapl import algorithms, data, models, optim
-from metapl.algorithms import fixmatch, losses, mpl, supervised, uda
+from metapl.algorithms import fixmatch, mpl, supervised, uda
 from metapl.algorithms.feedback import Feedback
-from metapl.algorithms.student import pseudo_labels
+from metapl.algorithms.sample_labels import sample_labels
+from metapl.algorithms.uda import Consistency
 from metapl.data.sources.two_moons import TwoMoons
 from metapl.models.mlp import MLP
 from metapl.models.wide_resnet import WideResNet
@@ -63,7 +64,7 @@ def test_one_step_is_the_examples_step(views, network):
 def test_hard_labels_are_drawn_with_the_teachers_probabilities():
     logits = jnp.log(jnp.array([[0.2, 0.8], [0.9, 0.1]]))
     keys = jax.random.split(jax.random.key(0), 4000)
-    drawn = jax.vmap(lambda key: pseudo_labels("hard", key, logits))(keys)
+    drawn = jax.vmap(lambda key: sample_labels("hard", key, logits))(keys)
     assert set(np.unique(drawn)) == {0.0, 1.0}
     np.testing.assert_allclose(drawn.mean(0), jnp.exp(logits), atol=0.03)
 
@@ -82,7 +83,7 @@ def test_the_student_sees_no_label_but_the_teachers(views, network):
 def test_the_consistency_term_is_udas(views, network):
     """With feedback off, the teacher's gradient is that of CE + λ · UDA, written out."""
     config = mpl.MPL(
-        feedback=Feedback("none"), consistency=losses.Consistency(2.5, 0.5), teacher=optim.Optimizer(learning_rate=1.0)
+        feedback=Feedback("none"), consistency=Consistency(2.5, 0.5), teacher=optim.Optimizer(learning_rate=1.0)
     )
     algorithm = mpl.build(config, network, steps=10)
     state = algorithm.init(jax.random.key(0), views, None)
@@ -146,10 +147,14 @@ INPUTS = {
     "points": (models.build(MLP(init_range=1.0), classes=3), point_views),
     "pictures": (picture_network(0.3), picture_views),
 }
-UDA = losses.Consistency(2.5, 0.7)
-RELEASED = losses.Consistency(8.0, 0.7, threshold=0.4, ramp_steps=5, labeled_cap="linear", passes="apart")
-OWN_LABELS = losses.Consistency(1.0, labels="hard", view="weak", threshold=0.4)
-MATCHED = losses.Consistency(1.5, labels="hard", threshold=0.4)
+UDA = Consistency(2.5, 0.7)
+RELEASED = {
+    "consistency": Consistency(8.0, 0.7, threshold=0.4, ramp_steps=5),
+    "labeled_cap": "linear",
+    "passes": "apart",
+}
+OWN_LABELS = Consistency(1.0, labels="hard", view="weak", threshold=0.4)
+MATCHED = Consistency(1.5, labels="hard", threshold=0.4)
 
 # the teacher's own method -> (MPL's settings, the method alone)
 TEACHERS = {
@@ -158,7 +163,7 @@ TEACHERS = {
     "mixup": ({"mixup": 0.7}, supervised.Supervised(mixup=0.7)),
     "pseudo_labels": ({"consistency": OWN_LABELS}, uda.UDA(OWN_LABELS)),
     "uda": ({"consistency": UDA}, uda.UDA(UDA)),
-    "uda, as released": ({"consistency": RELEASED}, uda.UDA(RELEASED)),
+    "uda, as released": (RELEASED, uda.UDA(**RELEASED)),
     "fixmatch": ({"consistency": MATCHED}, fixmatch.FixMatch(1.5, 0.4)),
 }
 
@@ -224,4 +229,4 @@ def test_a_student_that_waits_stays_as_it_is_and_gives_no_feedback(views, networ
 
 def test_a_cap_that_nothing_would_apply_is_refused():
     with pytest.raises(ConfigError, match="labeled_cap needs a consistency"):
-        validate(mpl.MPL(consistency=losses.Consistency(0.0, labeled_cap="linear")))
+        validate(mpl.MPL(consistency=Consistency(0.0), labeled_cap="linear"))

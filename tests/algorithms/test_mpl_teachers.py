@@ -8,7 +8,7 @@ import pytest
 from metapl import optim
 from metapl.algorithms import mpl
 from metapl.algorithms.feedback import Feedback
-from metapl.algorithms.losses import Consistency
+from metapl.algorithms.uda import Consistency
 from metapl.types import PSEUDO_LABELS
 from tests.algorithms.tiny import CLASSES, draw, forward, tiny_network, tiny_views
 

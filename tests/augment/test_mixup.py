@@ -1,17 +1,26 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl.augment.mixup import mixup
+from metapl.algorithms.labeled import labeled_batch
+from metapl.augment.mixup import draw
+from metapl.types import Views
 
-compiled = jax.jit(mixup, static_argnames="alpha")
 TARGETS = jax.nn.one_hot(jnp.arange(1000) % 10, 10)
+
+
+@partial(jax.jit, static_argnames="alpha")
+def mixed_alike(inputs, targets, key, alpha):
+    mixture = draw(key, len(inputs), alpha, inputs.dtype)
+    return mixture.mix(inputs), mixture.mix(targets)
 
 
 def test_inputs_and_targets_are_mixed_alike():
     inputs = jnp.broadcast_to(TARGETS[:, None, None, :], (1000, 2, 3, 10))
-    mixed, targets = compiled(inputs, TARGETS, jax.random.key(0), alpha=0.75)
+    mixed, targets = mixed_alike(inputs, TARGETS, jax.random.key(0), alpha=0.75)
     np.testing.assert_allclose(mixed, jnp.broadcast_to(targets[:, None, None, :], mixed.shape), rtol=1e-6)
     np.testing.assert_allclose(targets.sum(-1), 1, rtol=1e-6)
 
@@ -19,7 +28,7 @@ def test_inputs_and_targets_are_mixed_alike():
 @pytest.mark.parametrize("alpha", [0.2, 4.0])
 def test_parts_are_beta(alpha):
     inputs = jnp.arange(1000.0)[:, None]
-    mixed, targets = compiled(inputs, jnp.eye(1000), jax.random.key(1), alpha=alpha)
+    mixed, targets = mixed_alike(inputs, jnp.eye(1000), jax.random.key(1), alpha=alpha)
     part = np.asarray(jnp.diagonal(targets))
     part = part[part < 1]  # an example may meet itself
     assert part.mean() == pytest.approx(0.5, abs=0.05)
@@ -28,7 +37,7 @@ def test_parts_are_beta(alpha):
 
 
 def test_alpha_0_mixes_nothing():
-    inputs = jnp.arange(6.0).reshape(3, 2)
-    mixed, targets = compiled(inputs, TARGETS[:3], jax.random.key(0), alpha=0)
-    np.testing.assert_array_equal(mixed, inputs)
-    np.testing.assert_array_equal(targets, TARGETS[:3])
+    inputs, labels = jnp.arange(6.0).reshape(3, 2), jnp.arange(3)
+    labeled = labeled_batch(Views(inputs, labels, inputs, inputs), "weak", 0.0, jax.random.key(0))
+    np.testing.assert_array_equal(labeled.inputs, inputs)
+    np.testing.assert_array_equal(labeled.targets(jnp.zeros((3, 10))), labels)

@@ -100,6 +100,17 @@ def test_a_view_that_nobody_looks_at_is_not_computed():
     assert flops[0] < 0.5 * flops[1] < 0.5 * flops[2]
 
 
+def test_a_method_gets_as_many_views_as_it_declares_and_the_first_ones_stay():
+    config = Augmentation()
+    alone, several = compiled(config)(BATCH, KEY), jax.jit(views.build(config, number=views.Counts(3, 2)))(BATCH, KEY)
+    assert (len(several.all_weak), len(several.all_strong)) == (3, 2)
+    assert alone.more_weak == alone.more_strong == ()
+    for name in ("labeled", "weak", "strong", "labeled_strong"):
+        np.testing.assert_array_equal(getattr(several, name), getattr(alone, name))
+    drawn = [np.asarray(view).tobytes() for view in (*several.all_weak, *several.all_strong)]
+    assert len(set(drawn)) == 5
+
+
 def test_labelled_and_unlabelled_pictures_are_moved_apart():
     same = Batch(BATCH.labeled, LABELS, BATCH.labeled)
     seen = views_of(Augmentation(strong=RandAugment(layers=0)), same)

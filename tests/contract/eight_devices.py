@@ -13,10 +13,11 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from metapl import algorithms, models
-from metapl.algorithms.losses import Consistency
 from metapl.algorithms.mpl import MPL
+from metapl.algorithms.uda import Consistency
 from metapl.models.wide_resnet import WideResNet
 from metapl.types import Views
+from tests.contract.declared import with_declared
 
 SMALL = WideResNet(depth=10, width=1, dropout=0.3)  # batch statistics and dropout: what devices could get wrong
 METHODS = {kind.name: kind() for kind in algorithms.METHODS} | {
@@ -47,11 +48,11 @@ def main() -> None:
     assert jax.device_count() == 8
     mesh = Mesh(np.array(jax.devices()), ("data",))
     split, whole = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
-    network, seen = models.build(SMALL, 4), views()
-    start = network.init(jax.random.key(9), seen.labeled)
+    network = models.build(SMALL, 4)
+    start = network.init(jax.random.key(9), views().labeled)
     apart = {}
     for name, method in METHODS.items():
-        algorithm = algorithms.build(method, network, 10)
+        algorithm, seen = algorithms.build(method, network, 10), with_declared(views(), type(method))
         state = algorithm.init(jax.random.key(1), seen, start if method.needs_start else None)
         step = jax.jit(algorithm.step)
         many = step(jax.device_put(state, whole), jax.device_put(seen, split), jax.random.key(2))

@@ -13,7 +13,7 @@ from metapl.guards.checks import GUARDS
 from metapl.guards.facts import facts
 from metapl.guards.keeper import Keeper, replay
 from metapl.guards.settings import Guards
-from metapl.scores import HISTOGRAM
+from metapl.metrics import HISTOGRAM
 
 LABELS = np.repeat(np.arange(4), 10).astype(np.int32)  # four classes, evenly
 SUPERVISED, UNLABELED, MPL_STAGE = (
@@ -44,7 +44,7 @@ def alarms(reports, stages=(MPL_STAGE,), settings=Guards(), seeds=(0,), every=10
     keeper, found, ends = Keeper(settings, stages, seeds), [], np.cumsum([stage.steps for stage in stages])
     for i, numbers in enumerate(reports):
         step = (i + 1) * every
-        found += keeper.look(int(np.searchsorted(ends, step)), step, numbers)
+        found += keeper.read_report(int(np.searchsorted(ends, step)), step, numbers)
     return found
 
 
@@ -213,7 +213,7 @@ def test_a_resumed_run_neither_warns_twice_nor_forgets(cut):
     assert [(alarm.guard, alarm.step) for alarm in whole] == [("collapse", 1600), ("nonfinite", 1900)]
     keeper = Keeper(Guards(), stages, (0,))
     said = replay(keeper, [*lines(reports[:cut], [1]), *lines(reports[:cut], [0])])
-    after = [alarm for i in range(cut, 20) for alarm in keeper.look(i // 10, 100 * (i + 1), reports[i])]
+    after = [alarm for i in range(cut, 20) for alarm in keeper.read_report(i // 10, 100 * (i + 1), reports[i])]
     assert said + after == whole
 
 

@@ -15,7 +15,7 @@ class Keeper:
     def __init__(self, level):
         self.level = level
 
-    def look(self, stage, step, numbers):
+    def read_report(self, stage, step, numbers):
         return [ALARM._replace(level=self.level)]
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from rich.console import Console
 
 from metapl.config import Config, Stage
+from metapl.metrics import HISTOGRAM
 from metapl.runs import runlog
 from metapl.runs.runlog import Reports, examples_per_step
-from metapl.scores import HISTOGRAM
 
 CONFIG = Config(stages=(Stage(steps=10, labeled_batch=6, unlabeled_batch=64), Stage(steps=20)))
 

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from metapl.algorithms import fixmatch, mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
+from metapl import metrics
+from metapl.algorithms import fixmatch, mean_teacher, mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
 from metapl.types import Algorithm, MethodConfig, Network
 
 # settings -> build(settings, network, steps)
@@ -12,12 +13,14 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     pseudo_labels.PseudoLabels: pseudo_labels.build,
     uda.UDA: uda.build,
     fixmatch.FixMatch: fixmatch.build,
+    mean_teacher.MeanTeacher: mean_teacher.build,
     mpl.MPL: mpl.build,
     noisy_student.NoisyStudent: noisy_student.build,
     reduced_mpl.ReducedMPL: reduced_mpl.build,
 }
+metrics.declare(metric for method in METHODS for metric in method.metrics)
 
 
 def build(config: MethodConfig, network: Network, steps: int) -> Algorithm:
-    """Make the method that the settings are of, for a stage of so many steps."""
+    """Make the method that the settings belong to, for a stage of so many steps."""
     return METHODS[type(config)](config, network, steps)

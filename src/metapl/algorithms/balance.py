@@ -1,9 +1,9 @@
-"""Classes of very different sizes: logits are adjusted by how often each class is seen (Menon et al., 2021).
+"""Logit adjustment for classes of very different sizes (Menon et al., 2021).
 
     CE(y, softmax(f(x; θ) + τ log π))        π: the classes' shares among the labelled examples
 
-The adjustment is in the loss alone: f itself then answers as if all classes were equally frequent. The other way is to
-see them equally often: `labeled_sampling = "balanced"` of a stage. With both, rare classes would count twice.
+The adjustment is in the loss alone: f itself then predicts as if all classes were equally frequent. The other way is to
+sample all classes equally often: `labeled_sampling = "balanced"` of a stage. With both, rare classes would count twice.
 """
 
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class LogitAdjustment:
     strength: Annotated[float, Ge(0)] = 0.0
     """τ; 0 adds nothing, 1 is the paper's."""
     prior: tuple[float, ...] = ()
-    """π: each class's share of the labelled examples; needed where strength is above 0."""
+    """π: each class's share of the labelled examples; required if strength is above 0."""
 
     def check(self) -> None:
-        """Refuse what has no logarithm."""
+        """Check that every share has a logarithm."""
         if self.strength and not self.prior:
             raise ValueError("a strength above 0 needs the prior: each class's share of the labelled examples")
         if not all(0 < share <= 1 for share in self.prior):
@@ -34,7 +34,7 @@ class LogitAdjustment:
 
 
 def adjusted(config: LogitAdjustment, logits: Array) -> Array:
-    """f(x; θ) + τ log π, for a loss; without a strength the logits as they are."""
+    """f(x; θ) + τ log π, for a loss; with strength 0 the logits are returned unchanged."""
     if not config.strength:
         return logits
     if len(config.prior) != logits.shape[-1]:

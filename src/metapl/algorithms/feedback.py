@@ -1,6 +1,6 @@
-"""What the teacher learns from the student: h, the heart of Meta Pseudo Labels (Appendix A, C.3).
+"""The feedback h that the teacher gets from the student: the core of Meta Pseudo Labels (Appendix A, C.3).
 
-One update of the student, and how the labelled loss answers it:
+One update of the student, and how the labelled loss responds to it:
 
     g    = ∇_{θ_S} CE(q, S(x_u; θ_S))                    q: pseudo labels, hard ŷ ~ T(x_u; θ_T) or soft T(x_u; θ_T)
     θ_S' = θ_S + u(g)                                    u: the student's optimizer; u(g) = −η_S g for SGD
@@ -38,12 +38,13 @@ import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Lt
 
-from metapl.types import Array, PyTree
+from metapl.algorithms.losses import accuracy
+from metapl.types import Array, Metrics, PyTree
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """How the student's answer becomes the teacher's gradient."""
+    """How h becomes the teacher's gradient."""
 
     estimator: Literal["cosine", "dot", "per_example", "soft", "finite_difference", "none"] = "cosine"
     """How h is computed; `none` is the control, everything the same but h = 0."""
@@ -56,7 +57,7 @@ class Feedback:
 
 
 class StudentUpdate(NamedTuple):
-    """One update of the student, as everything that an estimator may ask."""
+    """One update of the student: all that an estimator may use."""
 
     params: PyTree  # θ_S
     new_params: PyTree  # θ_S'
@@ -66,45 +67,45 @@ class StudentUpdate(NamedTuple):
     label_costs: Callable[[PyTree], Array]  # θ -> CE(c, S(x_i; θ)) for all i and c [U, C], smoothed as g's is
 
 
-class Answer(NamedTuple):
-    """What the student answers; beside h only what the estimator has at hand anyway, None where it has not."""
+class Estimate(NamedTuple):
+    """h, and what the estimator computes on the way to it; None if it does not."""
 
     h: Array  # [] or [U, C]
     labeled_logits: Array | None = None  # S(x_l; θ_S')
     cosine: Array | None = None  # ⟨v, g⟩ / (‖v‖ ‖g‖)
 
 
-def dot(update: StudentUpdate) -> Answer:
+def dot(update: StudentUpdate) -> Estimate:
     """h = ⟨d, g⟩."""
     v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
-    return Answer(optax.tree.vdot(update.descend(v), update.gradient), logits, _cosine(v, update.gradient))
+    return Estimate(optax.tree.vdot(update.descend(v), update.gradient), logits, _cosine(v, update.gradient))
 
 
-def cosine(update: StudentUpdate) -> Answer:
+def cosine(update: StudentUpdate) -> Estimate:
     """h = ⟨v, g⟩ / (‖v‖ ‖g‖)."""
     v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
     h = _cosine(v, update.gradient)
-    return Answer(h, logits, h)
+    return Estimate(h, logits, h)
 
 
-def finite_difference(update: StudentUpdate) -> Answer:
+def finite_difference(update: StudentUpdate) -> Estimate:
     """h = labelled loss before − after."""
     before, _ = update.labeled_loss(update.params)
     after, logits = update.labeled_loss(update.new_params)
-    return Answer(before - after, logits)
+    return Estimate(before - after, logits)
 
 
-def per_example(update: StudentUpdate) -> Answer:
+def per_example(update: StudentUpdate) -> Estimate:
     """h_ic = ⟨d, ∇ CE(c, S(x_i))⟩ / U, for all i and c at once: [U, C]."""
     v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
     _, slopes = jax.jvp(update.label_costs, (update.params,), (update.descend(v),))
-    return Answer(slopes / len(slopes), logits, _cosine(v, update.gradient))
+    return Estimate(slopes / len(slopes), logits, _cosine(v, update.gradient))
 
 
-def none(update: StudentUpdate) -> Answer:
+def none(update: StudentUpdate) -> Estimate:
     """h = 0."""
     del update
-    return Answer(jnp.zeros(()))
+    return Estimate(jnp.zeros(()))
 
 
 def _cosine(v: PyTree, g: PyTree) -> Array:
@@ -113,10 +114,10 @@ def _cosine(v: PyTree, g: PyTree) -> Array:
 
 
 class Estimator(NamedTuple):
-    """An estimator and what it needs to be right."""
+    """An estimator, and which pseudo labels it is right for."""
 
-    ask: Callable[[StudentUpdate], Answer]
-    labels: tuple[str, ...] = ("hard",)  # the kinds of pseudo labels it is right for
+    estimate: Callable[[StudentUpdate], Estimate]
+    labels: tuple[str, ...] = ("hard",)  # the kinds of pseudo labels that it is right for
     mean: bool = False  # credit the batch's mean CE instead of its sum
 
 
@@ -130,8 +131,11 @@ ESTIMATORS = {
 }
 
 
-def refuse_wrong_labels(config: Feedback, labels: str) -> None:
-    """A sampled-label estimator on soft labels is the released code's error: its gradient is zero."""
+def check_labels(config: Feedback, labels: str) -> None:
+    """Refuse an estimator that is wrong for the labels.
+
+    A sampled-label estimator on soft labels is the released code's error: its gradient is zero.
+    """
     allowed = ESTIMATORS[config.estimator].labels
     if labels not in allowed:
         raise ValueError(
@@ -155,3 +159,13 @@ def next_baseline(config: Feedback, h: Array, baseline: Array, targets: Array) -
 def mean_h(h: Array, targets: Array) -> Array:
     """One number for the log: h itself, or the mean over examples of Σ_c q_ic h_ic."""
     return h if h.ndim == 0 else jnp.mean(jnp.sum(targets * h, axis=-1))
+
+
+def metrics(estimate: Estimate, targets: Array, labels: Array) -> Metrics:
+    """Return h, and the cosine and the student's labelled accuracy if the estimator computed them."""
+    values = {"feedback": mean_h(estimate.h, targets)}
+    if estimate.cosine is not None:
+        values["feedback_cosine"] = estimate.cosine
+    if estimate.labeled_logits is not None:
+        values["student_labeled_accuracy"] = accuracy(labels, estimate.labeled_logits)
+    return values

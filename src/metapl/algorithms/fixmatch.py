@@ -3,8 +3,8 @@
     q    = f(x_u; θ),   ŷ_u = argmax q                                    held fixed
     θ'   = θ − η ∇_θ [ CE(y_l, f(x_l; θ)) + λ [max q ≥ threshold] CE(ŷ_u, f(RandAugment(x_u); θ)) ]
 
-Both terms are means over their batch: who stays below the threshold counts as 0. The ratio μ of unlabelled to labelled
-examples is that of the stage's batch sizes; Sohn et al. have μ = 7, λ = 1, threshold 0.95.
+Both terms are means over their whole batch: an example below the threshold counts as 0. The ratio μ of unlabelled to
+labelled examples is that of the stage's batch sizes; Sohn et al. have μ = 7, λ = 1, threshold 0.95.
 
 | symbol           | name             |
 |------------------|------------------|
@@ -16,25 +16,24 @@ examples is that of the stage's batch sizes; Sohn et al. have μ = 7, λ = 1, th
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from functools import partial
+from typing import Annotated, ClassVar
 
-import jax
 import jax.numpy as jnp
-import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import learner as learners
-from metapl.algorithms.forward import forward_views
-from metapl.algorithms.losses import Consistency, accuracy, consistency, cross_entropy, one_hot_best
+from metapl.algorithms.losses import accuracy, confident, cross_entropies, cross_entropy, one_hot_best, sharpen
 from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
     Array,
     Labeler,
     Learner,
+    LossTerms,
     MethodConfig,
-    Metrics,
+    MethodLoss,
     Network,
     PyTree,
     Views,
@@ -47,6 +46,7 @@ class FixMatch(MethodConfig):
     """Train on labels, and on the network's own confident labels for distorted examples."""
 
     name: ClassVar[str] = "fixmatch"
+    title: ClassVar[str] = "FixMatch"
 
     weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the unlabelled term."""
@@ -57,30 +57,42 @@ class FixMatch(MethodConfig):
     """Share of each true label that is spread evenly over all classes."""
 
 
+def loss(config: FixMatch, network: Network) -> MethodLoss:
+    """CE(y_l, f(x_l; θ)) + λ [max q ≥ threshold] CE(ŷ_u, f(RandAugment(x_u); θ))."""
+
+    def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
+        inputs = jnp.concatenate([views.labeled, views.weak, views.strong])
+        logits, stats = network.apply(params, learner.stats, inputs, train=True, key=key)
+        ends = [len(views.labeled), len(views.labeled) + len(views.weak)]
+        labeled, weak, strong = jnp.split(logits, ends)  # [B, C], [U, C], [U, C]
+
+        # CE(y_l, f(x_l; θ))
+        supervised = cross_entropy(views.labels, labeled, config.label_smoothing)
+
+        # [max q ≥ threshold] CE(ŷ_u, f(RandAugment(x_u); θ))
+        q = sharpen(weak)
+        mask = confident(q, config.threshold)
+        costs = cross_entropies(jnp.argmax(q, axis=-1), strong)
+        unsupervised = jnp.mean(mask * costs if config.threshold else costs)
+
+        metrics = {
+            "loss": supervised,
+            "consistency_loss": unsupervised,
+            "labeled_accuracy": accuracy(views.labels, labeled),
+            "mask_rate": jnp.mean(mask),
+            PSEUDO_LABELS: one_hot_best(weak),
+        }
+        return LossTerms(supervised, stats, metrics, config.weight * unsupervised, weak)
+
+    return terms
+
+
 def build(config: FixMatch, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
     optimizer = optim.build(config.optimizer, steps)
-    term = Consistency(config.weight, labels="hard", threshold=config.threshold)
 
     def init(key: Array, views: Views, start: Weights | None) -> Learner:
         return learners.create(network, optimizer, key, views.labeled, start)
 
-    def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
-        def loss_fn(params: PyTree) -> tuple[Array, Any]:
-            logits, stats = forward_views(term, network, params, learner.stats, views, key)
-            supervised = cross_entropy(views.labels, logits.labeled, config.label_smoothing)
-            unsupervised, mask = consistency(term, logits.weak, logits.strong)
-            metrics = {
-                "loss": supervised,
-                "consistency_loss": unsupervised,
-                "labeled_accuracy": accuracy(views.labels, logits.labeled),
-                "mask_rate": jnp.mean(mask),
-                PSEUDO_LABELS: one_hot_best(logits.weak),
-            }
-            return supervised + config.weight * unsupervised, (metrics, stats)
-
-        (_, (metrics, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
-        learner = learners.update(learner, optimizer, gradient, stats)
-        return learner, metrics | {"gradient_norm": optax.tree.norm(gradient)}
-
+    step = partial(learners.minimize, loss(config, network), optimizer)
     return Algorithm(init, step, lambda learner: learner.weights, Labeler(lambda learner: learner.current))

@@ -1,4 +1,4 @@
-"""A learner's birth and its one update: shared by all methods, so that they differ only in their losses."""
+"""Make a network in training and update it: shared by all methods, so that they differ only in their losses."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from metapl.optim import Descent
-from metapl.types import Array, Learner, Network, PyTree, Weights
+from metapl.types import Array, Learner, LossTerms, MethodLoss, Metrics, Network, PyTree, Views, Weights
 
 
 def create(
@@ -23,14 +23,28 @@ def create(
     return Learner(*weights, optimizer.init(weights.params), average, jnp.zeros((), jnp.int32))
 
 
+def minimize(
+    loss: MethodLoss, optimizer: Descent, learner: Learner, views: Views, key: Array
+) -> tuple[Learner, Metrics]:
+    """θ' = θ − η ∇_θ [labelled term + unlabelled terms]: the whole step of a method with one network."""
+
+    def total(params: PyTree) -> tuple[Array, LossTerms]:
+        terms = loss(params, learner, views, key)
+        return terms.labeled + terms.unlabeled, terms
+
+    gradient, terms = jax.grad(total, has_aux=True)(learner.params)
+    learner = update(learner, optimizer, gradient, terms.stats)
+    return learner, terms.metrics | {"gradient_norm": optax.tree.norm(gradient)}
+
+
 def update(learner: Learner, optimizer: Descent, gradient: PyTree, stats: PyTree) -> Learner:
-    """θ' = θ + the optimizer's answer to the gradient; the statistics are those of the forward pass."""
+    """θ' = θ + the optimizer's update for the gradient; `stats` are those of the forward pass."""
     updates, opt_state = optimizer.update(gradient, learner.opt_state, learner.params)
     weights, t = Weights(optax.apply_updates(learner.params, updates), stats), learner.updates + 1
-    return Learner(*weights, opt_state, _follow(learner.average, weights, optimizer.average_decay, t), t)
+    return Learner(*weights, opt_state, _next_average(learner.average, weights, optimizer.average_decay, t), t)
 
 
-def _follow(average: Weights | None, weights: Weights, decay: float, t: Array | int) -> Weights | None:
+def _next_average(average: Weights | None, weights: Weights, decay: float, t: Array | int) -> Weights | None:
     """After update t: a' = β a + (1 − β) θ', with β = min(decay, (1 + t) / (10 + t)).
 
     The early β is TensorFlow's: it forgets the first weights fast. Statistics are averaged along with the parameters,
@@ -43,7 +57,7 @@ def _follow(average: Weights | None, weights: Weights, decay: float, t: Array | 
 
 
 def descend(learner: Learner, optimizer: Descent, gradient: PyTree) -> Callable[[PyTree], PyTree]:
-    """v ↦ −(∂update/∂gradient)ᵀ v: how a change of the gradient lowers what v is the gradient of; η v for SGD."""
+    """Return v ↦ −(∂update/∂gradient)ᵀ v: pull v back through the optimizer. It is η v for SGD."""
 
     def pull_back(v: PyTree) -> PyTree:
         _, vjp = jax.vjp(lambda g: optimizer.update(g, learner.opt_state, learner.params)[0], gradient)

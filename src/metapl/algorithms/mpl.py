@@ -8,7 +8,8 @@
          + λ ∇_{θ_T} CE(StopGradient(T(x_u; θ_T)^(1/τ)), T(RandAugment(x_u); θ_T))
     θ_T' = θ_T − η_T g_T
 
-The last two terms of g_T are the teacher's own method: UDA as above, or another of Table 10.
+The last two terms of g_T are the teacher's own method: UDA as above, or another of Table 10. `own_method` chooses it,
+and its file has the loss: any method with a `MethodLoss` (types.py) can take this place.
 
 | the teacher's own method | settings                                                              | alone        |
 |--------------------------|-----------------------------------------------------------------------|--------------|
@@ -25,25 +26,28 @@ Table 8's label smoothing α is common to both networks: the teacher's CE(y_l, �
 (1 − α) q + α / C for q, as in the released code. It is part of the student's loss, not of the label: ŷ_u stays the
 sample, and the teacher is credited for log T(ŷ_u), since α / C is no choice of the teacher's. In the feedback it is a
 factor 1 − α and a shift that all labels share; the estimators have both, exactly. CE(y_l, S(x_l; θ_S')) stays
-unsmoothed: it is Equation 3's objective, the student's answer to true labels, and nobody's training loss.
+unsmoothed: it is Equation 3's objective, how the student does on true labels, and no network is trained on it.
 
 Without feedback the teacher is, bit for bit, what its own method alone makes of the same seed: it gets the keys that
 `init` and `step` were given, and passes labelled views alone (supervised) or with the others (UDA) as that does.
 
-A student that waits (`student_wait_steps`, as in the released code) does not change, so it has no answer: until then
-the teacher gets no credit and the baseline stays. Its warm-up and its schedule begin when it does.
+A student that waits (`student_wait_steps`, as in the released code) does not change, so there is no feedback: until it
+begins, the teacher gets no credit and the baseline stays. Its warm-up and its schedule begin when it does.
 
 | symbol           | name                          |
 |------------------|-------------------------------|
 | T, θ_T / S, θ_S  | state.teacher / state.student |
-| x_l, y_l         | views.labeled, views.labels; the teacher's: labeled.inputs, labeled.targets |
+| x_l, y_l         | views.labeled, views.labels   |
 | x_u              | views.weak                    |
 | RandAugment(x_u) | views.strong                  |
+| T(x_u; θ_T)      | teacher_logits                |
 | ŷ_u (or T(x_u))  | targets                       |
+| h                | estimate.h; with the baseline and its weight: credit |
 | λ, τ             | config.consistency            |
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
@@ -54,12 +58,13 @@ from annotated_types import Ge, Lt
 from metapl import optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import learner as learners
-from metapl.algorithms.balance import LogitAdjustment, adjusted
-from metapl.algorithms.feedback import Feedback
-from metapl.algorithms.forward import Logits, forward_apart, forward_views
-from metapl.algorithms.labeled import Labeled, labeled_batch
-from metapl.algorithms.losses import Consistency, accuracy, capped_cross_entropy, consistency, ramped
-from metapl.algorithms.student import feedback_metrics, pseudo_labels, update_student
+from metapl.algorithms import supervised, uda
+from metapl.algorithms.balance import LogitAdjustment
+from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
+from metapl.algorithms.losses import accuracy, cross_entropy, label_costs
+from metapl.algorithms.sample_labels import sample_labels
+from metapl.algorithms.supervised import Supervised
+from metapl.algorithms.uda import UDA, Cap, Consistency, Passes
 from metapl.schema import ConfigError
 from metapl.types import (
     PSEUDO_LABELS,
@@ -67,7 +72,9 @@ from metapl.types import (
     Array,
     Labeler,
     Learner,
+    LossTerms,
     MethodConfig,
+    MethodLoss,
     Metrics,
     Network,
     PyTree,
@@ -81,6 +88,8 @@ class MPL(MethodConfig):
     """Train a teacher and a student together; the teacher learns from how the student then does."""
 
     name: ClassVar[str] = "mpl"
+    title: ClassVar[str] = "MPL"
+    moved: ClassVar[dict[str, str]] = {"consistency.labeled_cap": "labeled_cap", "consistency.passes": "passes"}
 
     feedback: Feedback = Feedback()
     labels: Literal["hard", "soft"] = "hard"
@@ -107,15 +116,20 @@ class MPL(MethodConfig):
     """Steps that the teacher learns by itself before the student begins (released code: 3,000 on CIFAR-10)."""
     student_start: Literal["fresh", "teacher"] = "fresh"
     """fresh: the student begins with weights of its own, as in the paper; teacher: with those that the teacher has from
-    the stage before, where there is one: fewer steps are needed."""
+    the stage before, if there is one: fewer steps are needed."""
     logit_adjustment: LogitAdjustment = LogitAdjustment()
     """Of the teacher's own loss on labelled examples; its pseudo labels are then those of classes of equal size."""
 
+    labeled_cap: Cap = "none"
+    """As UDA's: leave out labelled examples that the teacher is surer of than a rising cap; for a UDA teacher only."""
+    passes: Passes = "one"
+    """As UDA's: show the teacher all views at once, or each in a pass of its own; for a UDA teacher only."""
+
     def check(self) -> None:
         """Check fields against each other."""
-        if self.consistency.labeled_cap != "none" and (self.mixup or not self.consistency.weight):
-            raise ValueError("consistency.labeled_cap needs a consistency.weight above 0, and a mixup of 0")
-        feedbacks.refuse_wrong_labels(self.feedback, self.labels)
+        if self.labeled_cap != "none" and (self.mixup or not self.consistency.weight):
+            raise ValueError("labeled_cap needs a consistency.weight above 0, and a mixup of 0")
+        feedbacks.check_labels(self.feedback, self.labels)
 
 
 class State(NamedTuple):
@@ -124,6 +138,17 @@ class State(NamedTuple):
     teacher: Learner
     student: Learner
     baseline: Array
+
+
+class Setup(NamedTuple):
+    """What `step` is made of."""
+
+    config: MPL
+    teacher_network: Network
+    student_network: Network
+    teacher_optimizer: optim.Descent
+    student_optimizer: optim.Descent
+    own_loss: MethodLoss  # of the teacher
 
 
 def build(config: MPL, network: Network, steps: int) -> Algorithm:
@@ -138,105 +163,115 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         network if rate is None else network.with_dropout(rate)
         for rate in (config.teacher_dropout, config.student_dropout)
     )
-    estimator = feedbacks.ESTIMATORS[config.feedback.estimator]
+    own_loss = own_method(config, teacher_network, steps)
+    setup = Setup(config, teacher_network, student_network, teacher_optimizer, student_optimizer, own_loss)
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
         teacher = learners.create(network, teacher_optimizer, key, views.labeled, start)
-        own = start if config.student_start == "teacher" else None
-        student = learners.create(network, student_optimizer, jax.random.fold_in(key, 1), views.weak, own)
+        student_start = start if config.student_start == "teacher" else None
+        student = learners.create(network, student_optimizer, jax.random.fold_in(key, 1), views.weak, student_start)
         return State(teacher, student, jnp.zeros((), views.weak.dtype))
 
-    def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
-        teacher, student, baseline = state
-        weak_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
-        labeled = labeled_batch(views, config.labeled_view, config.mixup, key)
+    labeler = Labeler(lambda state: state.teacher.current, teaches=True)
+    return Algorithm(init, partial(step, setup), lambda state: state.student.weights, labeler)
 
-        # T(x; θ_T): forward now; the backward pass waits until the student has answered.
-        def teach(params: PyTree) -> tuple[Logits, PyTree]:
-            seen = views._replace(labeled=labeled.inputs)
-            return _forward(config, teacher_network, params, teacher.stats, seen, (key, weak_key))
 
-        logits, teacher_backward, teacher_stats = jax.vjp(teach, teacher.params, has_aux=True)
-
-        # ŷ_u ~ T(x_u; θ_T)
-        targets = pseudo_labels(config.labels, sample_key, logits.weak)
-
-        # θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
-        x_u = views.strong if config.student_view == "strong" else views.weak
-        keys = (student_key, labeled_key)
-        new_student, update, student_metrics = update_student(
-            student_network, student, student_optimizer, targets, x_u, views, config.label_smoothing, keys
+def own_method(config: MPL, network: Network, steps: int) -> MethodLoss:
+    """Return the loss of the teacher's own method: UDA, or supervised learning if consistency.weight is 0."""
+    if not config.consistency.weight:
+        alone = Supervised(
+            label_smoothing=config.label_smoothing,
+            view=config.labeled_view,
+            mixup=config.mixup,
+            logit_adjustment=config.logit_adjustment,
         )
-
-        # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩
-        answer = estimator.ask(update)
-        credit = feedbacks.credit(config.feedback, answer.h, baseline, targets)
-        new_baseline = feedbacks.next_baseline(config.feedback, answer.h, baseline, targets)
-        if config.student_wait_steps:
-            new = (new_student, credit, new_baseline)
-            old = (student, jnp.zeros_like(credit), baseline)
-            new_student, credit, new_baseline = _once(teacher.updates >= config.student_wait_steps, new, old)
-
-        # θ_T' = θ_T − η_T g_T
-        teacher_metrics, g_logits = _teacher_losses(config, logits, labeled, credit, teacher.updates, steps)
-        (g_teacher,) = teacher_backward(g_logits)
-        new_teacher = learners.update(teacher, teacher_optimizer, g_teacher, teacher_stats)
-
-        metrics = teacher_metrics | student_metrics | feedback_metrics(answer, targets, views.labels)
-        metrics["teacher_gradient_norm"] = optax.tree.norm(g_teacher)
-        metrics["baseline"] = baseline
-        metrics[PSEUDO_LABELS] = targets
-        return State(new_teacher, new_student, new_baseline), metrics
-
-    return Algorithm(
-        init, step, lambda state: state.student.weights, Labeler(lambda state: state.teacher.current, teaches=True)
+        return supervised.loss(alone, network)
+    consistent = UDA(
+        config.consistency,
+        label_smoothing=config.label_smoothing,
+        labeled_cap=config.labeled_cap,
+        passes=config.passes,
+        labeled_view=config.labeled_view,
+        mixup=config.mixup,
+        logit_adjustment=config.logit_adjustment,
     )
+    return uda.loss(consistent, network, steps)
 
 
-def _forward(
-    config: MPL, network: Network, params: PyTree, stats: PyTree, views: Views, keys: tuple[Array, Array]
-) -> tuple[Logits, PyTree]:
-    """T(x; θ_T) of all views as the teacher's own method passes them, so that its bits are that method's."""
-    key, weak_key = keys
-    if config.consistency.weight > 0:
-        logits, stats = forward_views(config.consistency, network, params, stats, views, key)
-    else:
-        logits, stats = forward_apart(network, params, stats, views, key, weak_key)
-    return _without_feedback(config, logits), stats
+def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:
+    """Take one step of Algorithm 1."""
+    config, estimator = setup.config, ESTIMATORS[setup.config.feedback.estimator]
+    teacher, student, baseline = state
+    weak_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
+
+    # T(x_u; θ_T) and the teacher's own losses: forward now; the backward pass waits for the feedback.
+    def teach(params: PyTree) -> tuple[tuple[Array, Array], LossTerms]:
+        own = setup.own_loss(params, teacher, views, key)
+        own_loss = config.supervised_weight * own.labeled + own.unlabeled
+        return (own_loss, logits_to_label(setup, params, teacher, own, views.weak, weak_key)), own
+
+    (own_loss, teacher_logits), teacher_backward, own = jax.vjp(teach, teacher.params, has_aux=True)
+
+    # ŷ_u ~ T(x_u; θ_T)
+    targets = sample_labels(config.labels, sample_key, teacher_logits)
+
+    # θ_S' = θ_S − η_S g,  g = ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
+    def unlabeled_loss(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
+        x_u = views.unlabeled_as(config.student_view)
+        logits, stats = setup.student_network.apply(params, student.stats, x_u, train=True, key=student_key)
+        return cross_entropy(targets, logits, config.label_smoothing), (logits, stats)
+
+    (student_loss, (student_logits, student_stats)), g = jax.value_and_grad(unlabeled_loss, has_aux=True)(
+        student.params
+    )
+    new_student = learners.update(student, setup.student_optimizer, g, student_stats)
+
+    # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), g⟩
+    def labeled_loss(params: PyTree) -> tuple[Array, Array]:
+        logits, _ = setup.student_network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
+        return cross_entropy(views.labels, logits), logits
+
+    update = StudentUpdate(
+        params=student.params,
+        new_params=new_student.params,
+        gradient=g,
+        descend=learners.descend(student, setup.student_optimizer, g),
+        labeled_loss=labeled_loss,
+        label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
+    )
+    estimate = estimator.estimate(update)
+    credit = feedbacks.credit(config.feedback, estimate.h, baseline, targets)
+    new_baseline = feedbacks.next_baseline(config.feedback, estimate.h, baseline, targets)
+    if config.student_wait_steps:
+        begun = teacher.updates >= config.student_wait_steps
+        new, old = (new_student, credit, new_baseline), (student, jnp.zeros_like(credit), baseline)
+        new_student, credit, new_baseline = jax.tree.map(partial(jnp.where, begun), new, old)
+
+    # θ_T' = θ_T − η_T g_T,  g_T = h ∇_{θ_T} CE(ŷ_u, T(x_u; θ_T)) + ∇_{θ_T} [the teacher's own losses]
+    g_logits = jax.grad(lambda logits: jnp.sum(credit * -jax.nn.log_softmax(logits)))(teacher_logits)
+    (g_teacher,) = teacher_backward((jnp.ones_like(own_loss), g_logits))
+    new_teacher = learners.update(teacher, setup.teacher_optimizer, g_teacher, own.stats)
+
+    metrics = teacher_metrics(own) | feedbacks.metrics(estimate, targets, views.labels)
+    metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, student_logits)}
+    metrics |= {"student_gradient_norm": optax.tree.norm(g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
+    metrics |= {"baseline": baseline, PSEUDO_LABELS: targets}
+    return State(new_teacher, new_student, new_baseline), metrics
 
 
-def _once(begun: Array | bool, new: PyTree, old: PyTree) -> PyTree:
-    """Give `new` when the student has begun, else `old`."""
-    return jax.tree.map(lambda new, old: jnp.where(begun, new, old), new, old)
+def logits_to_label(setup: Setup, params: PyTree, teacher: Learner, own: LossTerms, x_u: Array, key: Array) -> Array:
+    """T(x_u; θ_T): as the teacher's own method has passed x_u, or in a pass of its own if that method does not.
+
+    The statistics of a pass of its own are not kept: they stay, bit for bit, those of the own method. Without feedback
+    no credit flows into the logits; a backward pass of zeros would be work, and give other bits.
+    """
+    logits = own.weak_logits
+    if logits is None:
+        logits, _ = setup.teacher_network.apply(params, teacher.stats, x_u, train=True, key=key)
+    return jax.lax.stop_gradient(logits) if setup.config.feedback.estimator == "none" else logits
 
 
-def _without_feedback(config: MPL, logits: Logits) -> Logits:
-    """Hold T(x_u) fixed where no loss is on it: a backward pass of zeros would be work, and other bits than without."""
-    on_weak = config.consistency.weight > 0 and config.consistency.view == "weak"
-    if config.feedback.estimator != "none" or on_weak:
-        return logits
-    return logits._replace(weak=jax.lax.stop_gradient(logits.weak))
-
-
-def _teacher_losses(
-    config: MPL, logits: Logits, labeled: Labeled, credit: Array, t: Array | int, steps: int
-) -> tuple[Metrics, Logits]:
-    """The teacher's losses, and the gradient of their sum with respect to its logits."""
-    term, y_l = config.consistency, labeled.targets(logits.labeled)
-
-    def loss(logits: Logits) -> tuple[Array, Metrics]:
-        own = adjusted(config.logit_adjustment, logits.labeled)
-        supervised, own_mask = capped_cross_entropy(term, y_l, own, config.label_smoothing, t / steps)
-        metrics = {"teacher_loss": supervised, "teacher_labeled_accuracy": accuracy(y_l, logits.labeled)}
-        total = config.supervised_weight * supervised
-        if config.feedback.estimator != "none":
-            total += jnp.sum(credit * -jax.nn.log_softmax(logits.weak))
-        if term.weight > 0:
-            unsupervised, mask = consistency(term, logits.weak, logits.learning(term))
-            total += ramped(term, unsupervised, t)
-            metrics["consistency_loss"] = unsupervised
-            metrics["mask_rate"], metrics["labeled_mask_rate"] = jnp.mean(mask), jnp.mean(own_mask)
-        return total, metrics
-
-    cotangent, metrics = jax.grad(loss, has_aux=True)(logits)
-    return metrics, cotangent
+def teacher_metrics(own: LossTerms) -> Metrics:
+    """Return the metrics of the teacher's own method under the names that they have beside the student's."""
+    names = {"loss": "teacher_loss", "labeled_accuracy": "teacher_labeled_accuracy"}
+    return {names.get(name, name): value for name, value in own.metrics.items()}

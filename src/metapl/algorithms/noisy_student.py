@@ -1,20 +1,20 @@
-"""Noisy Student (Xie et al. 2020; the baseline of Appendix E): a fresh, noised student learns true and given labels.
+"""Noisy Student (Xie et al. 2020; the baseline of Appendix E): a noised, fresh student learns true and pseudo labels.
 
     q    = T(x_u)                        soft labels, or
     q    = argmax T(x_u)                 hard labels
     θ_S' = θ_S − η_S ∇_{θ_S} [ CE(y_l, S(x_l; θ_S)) + λ CE(q, S(RandAugment(x_u); θ_S)) ]
 
-T is what the stage before trained; it has answered for all examples before the student is made, without noise. The
-noise is the student's alone: the strong view, and the network's own dropout and stochastic depth. Which of the
-unlabelled examples are learnt from, and how often, is `keep`. A round is a stage, and a stage of the same kind after it
-is the next one, with this student as its teacher: `Stage.model` makes it larger.
+T is the network that the stage before trained; it predicts for all examples, without noise, before the student is made.
+Only the student gets noise: the strong view, and the network's own dropout and stochastic depth. `keep` says which of
+the unlabelled examples are learnt from, and how often. A round is a stage; another such stage after it is the next
+round, with this student as its teacher. `Stage.model` makes the next student larger.
 
 Both terms are means. A mean over labelled and unlabelled examples together is λ = U / B, with (B + U) / B times the
 learning rate for the same step.
 
 | symbol           | name                        |
 |------------------|-----------------------------|
-| T(x_u)           | views.predictions         |
+| T(x_u)           | views.predictions           |
 | S(·; θ_S)        | network.apply               |
 | x_l, y_l         | views.labeled, views.labels |
 | RandAugment(x_u) | views.strong                |
@@ -48,9 +48,10 @@ from metapl.types import (
 
 @dataclass(frozen=True)
 class NoisyStudent(StoredPredictionsConfig):
-    """Train a fresh student on true labels and on what the stage before's network said of the unlabelled examples."""
+    """Train a fresh student on true labels and on the stage before's predictions for the unlabelled examples."""
 
     name: ClassVar[str] = "noisy_student"
+    title: ClassVar[str] = "Noisy Student"
 
     labels: Literal["soft", "hard"] = "soft"
     """Learn from the teacher's whole distribution, or from its best class."""
@@ -72,10 +73,10 @@ def build(config: NoisyStudent, network: Network, steps: int) -> Algorithm:
         return learners.create(network, optimizer, key, views.labeled)
 
     def step(student: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
-        assert views.predictions is not None  # the loop gives them to methods whose settings ask for them
+        assert views.predictions is not None  # the loop gives them to methods that declare uses_stored_predictions
         guesses = jnp.argmax(views.predictions, axis=-1)
         targets = guesses if config.labels == "hard" else views.predictions
-        x_u = views.strong if config.student_view == "strong" else views.weak
+        x_u = views.unlabeled_as(config.student_view)
 
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
             inputs = jnp.concatenate([views.labeled, x_u])

@@ -1,11 +1,11 @@
-"""Pseudo Labels: a fixed teacher labels the unlabelled data, a fresh student learns from nothing else.
+"""Pseudo Labels: a fixed teacher labels the unlabelled data, and a fresh student learns from these labels only.
 
     q   = T(x_u; θ_T)                    soft labels, or
     q   = argmax T(x_u; θ_T)             hard labels
     θ_S' = θ_S − η_S ∇_{θ_S} CE(q, S(x_u; θ_S))      over examples with max T(x_u; θ_T) ≥ threshold
 
 The paper's Equation 1, with the threshold and the label smoothing of its Table 6: (1 − α) q + α / C for q. The teacher
-is what the stage before trained.
+is the network that the stage before trained.
 
 | symbol | name            |
 |--------|-----------------|
@@ -47,6 +47,7 @@ class PseudoLabels(MethodConfig):
     """Train a student on the labels that the stage before's network gives."""
 
     name: ClassVar[str] = "pseudo_labels"
+    title: ClassVar[str] = "Pseudo Labels"
     needs_start: ClassVar[bool] = True
 
     labels: Literal["hard", "soft"] = "hard"
@@ -57,7 +58,7 @@ class PseudoLabels(MethodConfig):
     """Which view of the unlabelled examples the student learns from."""
     optimizer: optim.Optimizer = optim.Optimizer()
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
-    """Share of each given label that is spread evenly over all classes (Table 6: 0.1 on ImageNet)."""
+    """Share of each pseudo label that is spread evenly over all classes (Table 6: 0.1 on ImageNet)."""
 
 
 class State(NamedTuple):
@@ -82,10 +83,10 @@ def build(config: PseudoLabels, network: Network, steps: int) -> Algorithm:
         probabilities = jax.nn.softmax(teacher_logits)
         targets = jnp.argmax(probabilities, -1) if config.labels == "hard" else probabilities
         mask = confident(probabilities, config.threshold)
-        student_inputs = views.strong if config.student_view == "strong" else views.weak
+        x_u = views.unlabeled_as(config.student_view)
 
         def loss_fn(params: PyTree) -> tuple[Array, Any]:
-            logits, stats = network.apply(params, student.stats, student_inputs, train=True, key=key)
+            logits, stats = network.apply(params, student.stats, x_u, train=True, key=key)
             costs = cross_entropies(smooth(targets, logits, config.label_smoothing), logits)
             return jnp.mean(mask * costs), (accuracy(targets, logits), stats)
 

@@ -1,22 +1,22 @@
 """Reduced Meta Pseudo Labels (Appendix E): a small perceptron T' between a large, fixed teacher T and the student.
 
-    p    = T(x)                                     computed once for all examples; T itself is gone
+    p    = T(x)                                     computed once for all examples; then T is freed
     ŷ_u  ~ T'(p_u; θ_T')
     θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
     h    = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩       (see feedback.py)
     g_T' = h ∇_{θ_T'} CE(ŷ_u, T'(p_u; θ_T')) + w ∇_{θ_T'} CE(y_l, T'(p_l; θ_T'))
     θ_T' = θ_T' − η_T g_T'
 
-It is Meta Pseudo Labels with T'(T(·)) for the teacher: one large network, the student, is in memory.
+It is Meta Pseudo Labels with T'(T(·)) for the teacher: only one large network, the student, is in memory.
 
 What the paper leaves open, and what is done here:
-- The loss of T' beside the feedback is not mentioned. We keep MPL's own, CE on labelled examples. T has learnt these by
-  heart, so p_l is close to y_l: the term holds T' near the identity, and says little of where T is wrong.
-- Where T' starts is not said. `residual` starts as the identity; the other way is kept as a setting. On digits
-  the two end alike (84.1 and 84.3 ± 1.3 %, docs/results.md).
-- Which view T saw: the eval view, once. All noise is the student's.
-- "The only difference" to Noisy Student is the adapting teacher, yet MPL's student sees no true label and Noisy
-  Student's does. The student here is MPL's; a finetuning stage after it shows it the labels.
+- The paper does not mention a loss of T' beside the feedback. We keep MPL's: CE on labelled examples. T has learnt
+  these by heart, so p_l is close to y_l: the term holds T' near the identity, and says little about where T is wrong.
+- The paper does not say where T' starts. With `residual` it starts as the identity; a random start is a setting. On
+  digits both end alike (84.1 and 84.3 ± 1.3 %, docs/results.md).
+- T sees the eval view, once. Only the student gets noise.
+- The paper calls the adapting teacher "the only difference" to Noisy Student, yet MPL's student sees no true label and
+  Noisy Student's does. The student here is MPL's; a finetuning stage after it shows it the labels.
 
 | symbol            | name                                             |
 |-------------------|--------------------------------------------------|
@@ -29,6 +29,7 @@ What the paper leaves open, and what is done here:
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import jax
@@ -39,9 +40,9 @@ from annotated_types import Ge, Lt
 from metapl import models, optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import learner as learners
-from metapl.algorithms.feedback import Feedback
-from metapl.algorithms.losses import accuracy, cross_entropy
-from metapl.algorithms.student import feedback_metrics, pseudo_labels, update_student
+from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
+from metapl.algorithms.losses import accuracy, cross_entropy, label_costs
+from metapl.algorithms.sample_labels import sample_labels
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.types import (
     PSEUDO_LABELS,
@@ -49,6 +50,7 @@ from metapl.types import (
     Array,
     Labeler,
     Learner,
+    Metric,
     Metrics,
     Network,
     PyTree,
@@ -57,19 +59,28 @@ from metapl.types import (
     Weights,
 )
 
+KEPT = Metric(
+    "teacher_kept_answers",
+    "share of unlabelled examples for which the corrector keeps the large teacher's best class",
+    "share",
+    "teacher",
+)
+
 
 @dataclass(frozen=True)
 class ReducedMPL(StoredPredictionsConfig):
-    """Train a student and a small corrector of the stage before's answers, which learns from how the student does."""
+    """Train a student and a small corrector of stored predictions, which learns from how the student does."""
 
     name: ClassVar[str] = "reduced_mpl"
+    title: ClassVar[str] = "Reduced MPL"
+    metrics: ClassVar[tuple[Metric, ...]] = (KEPT,)
 
     hidden: Annotated[int, Ge(1)] = 128
     """Units of each hidden layer of the corrector T'; the paper has 512 for ImageNet."""
     layers: Annotated[int, Ge(1)] = 5
     """Layers of T' with weights, the last one included."""
     residual: bool = True
-    """T' corrects what it is given, and starts as the identity; else it starts from random answers."""
+    """T' starts as the identity and learns corrections; else it starts from random predictions."""
     feedback: Feedback = Feedback()
     labels: Literal["hard", "soft"] = "hard"
     """Sample one label for each example from T', or pass on its whole distribution."""
@@ -84,7 +95,7 @@ class ReducedMPL(StoredPredictionsConfig):
 
     def check(self) -> None:
         """Refuse an estimator that is wrong for the labels."""
-        feedbacks.refuse_wrong_labels(self.feedback, self.labels)
+        feedbacks.check_labels(self.feedback, self.labels)
 
 
 class State(NamedTuple):
@@ -95,106 +106,112 @@ class State(NamedTuple):
     baseline: Array
 
 
+class Setup(NamedTuple):
+    """What `step` is made of."""
+
+    config: ReducedMPL
+    student_network: Network
+    teacher_optimizer: optim.Descent
+    student_optimizer: optim.Descent
+
+
 def build(config: ReducedMPL, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
-    teacher_optimizer = optim.build(config.teacher, steps)
-    student_optimizer = optim.build(config.student, steps)
-    estimator = feedbacks.ESTIMATORS[config.feedback.estimator]
+    setup = Setup(config, network, optim.build(config.teacher, steps), optim.build(config.student, steps))
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
-        del start  # the large teacher's weights: its answers are all that is left of it
-        given, _ = _given(views)
-        teacher = learners.create(_corrector(config, given), teacher_optimizer, key, given)
-        student = learners.create(network, student_optimizer, jax.random.fold_in(key, 1), views.weak)
+        del start  # the large teacher's weights: only its stored predictions are used
+        p_u, _ = stored(views)
+        teacher = learners.create(corrector_for(config, p_u), setup.teacher_optimizer, key, p_u)
+        student = learners.create(network, setup.student_optimizer, jax.random.fold_in(key, 1), views.weak)
         return State(teacher, student, jnp.zeros((), views.weak.dtype))
 
-    def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
-        teacher, student, baseline = state
-        sample_key, student_key, labeled_key = jax.random.split(key, 3)
-
-        # T'(p; θ_T'): forward now; the backward pass waits until the student has answered.
-        p_u, p_l = _given(views)
-        corrector = _corrector(config, p_u)
-
-        def teach(params: PyTree) -> tuple[Array, Array]:
-            labeled, _ = corrector.apply(params, teacher.stats, p_l, train=True)
-            unlabeled, _ = corrector.apply(params, teacher.stats, p_u, train=True)
-            return labeled, unlabeled
-
-        (labeled, unlabeled), teacher_backward = jax.vjp(teach, teacher.params)
-
-        # ŷ_u ~ T'(p_u; θ_T')
-        targets = pseudo_labels(config.labels, sample_key, unlabeled)
-
-        # θ_S' = θ_S − η_S ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
-        x_u = views.strong if config.student_view == "strong" else views.weak
-        keys = (student_key, labeled_key)
-        new_student, update, student_metrics = update_student(
-            network, student, student_optimizer, targets, x_u, views, config.label_smoothing, keys
-        )
-
-        # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))⟩
-        answer = estimator.ask(update)
-        credit = feedbacks.credit(config.feedback, answer.h, baseline, targets)
-
-        # θ_T' = θ_T' − η_T g_T'
-        supervised, g_logits = _teacher_loss(config, (labeled, unlabeled), views.labels, credit)
-        (g_teacher,) = teacher_backward(g_logits)
-        new_teacher = learners.update(teacher, teacher_optimizer, g_teacher, teacher.stats)
-
-        new_baseline = feedbacks.next_baseline(config.feedback, answer.h, baseline, targets)
-        metrics = student_metrics | feedback_metrics(answer, targets, views.labels)
-        metrics |= {
-            "teacher_loss": supervised,
-            "teacher_labeled_accuracy": accuracy(views.labels, labeled),
-            "teacher_kept_answers": accuracy(jnp.argmax(p_u, axis=-1), unlabeled),
-            "teacher_gradient_norm": optax.tree.norm(g_teacher),
-            "baseline": baseline,
-            PSEUDO_LABELS: targets,
-        }
-        return State(new_teacher, new_student, new_baseline), metrics
-
-    labeler = Labeler(lambda state: state.teacher.current, teaches=True, corrector=_of_any_classes(config))
-    return Algorithm(init, step, lambda state: state.student.weights, labeler)
+    labeler = Labeler(lambda state: state.teacher.current, teaches=True, corrector=corrector_of_any_classes(config))
+    return Algorithm(init, partial(step, setup), lambda state: state.student.weights, labeler)
 
 
-def _teacher_loss(
-    config: ReducedMPL, logits: tuple[Array, Array], labels: Array, credit: Array
-) -> tuple[Array, tuple[Array, Array]]:
-    """CE(y_l, T'(p_l)), and the gradient of the whole loss of T' with respect to its logits."""
+def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:
+    """Take one step of Algorithm 1, with T' for the teacher."""
+    config, estimator = setup.config, ESTIMATORS[setup.config.feedback.estimator]
+    teacher, student, baseline = state
+    sample_key, student_key, labeled_key = jax.random.split(key, 3)
+    p_u, p_l = stored(views)
+    corrector = corrector_for(config, p_u)
 
-    def loss(logits: tuple[Array, Array]) -> tuple[Array, Array]:
-        labeled, unlabeled = logits
-        supervised = cross_entropy(labels, labeled, config.label_smoothing)
-        credited = jnp.sum(credit * -jax.nn.log_softmax(unlabeled))
-        return config.supervised_weight * supervised + credited, supervised
+    # T'(p_u; θ_T') and w CE(y_l, T'(p_l; θ_T')): forward now; the backward pass waits for the feedback.
+    def teach(params: PyTree) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        labeled, _ = corrector.apply(params, teacher.stats, p_l, train=True)
+        unlabeled, _ = corrector.apply(params, teacher.stats, p_u, train=True)
+        supervised = cross_entropy(views.labels, labeled, config.label_smoothing)
+        return (config.supervised_weight * supervised, unlabeled), (supervised, labeled)
 
-    cotangent, supervised = jax.grad(loss, has_aux=True)(logits)
-    return supervised, cotangent
+    (own_loss, teacher_logits), teacher_backward, (supervised, labeled) = jax.vjp(teach, teacher.params, has_aux=True)
+
+    # ŷ_u ~ T'(p_u; θ_T')
+    targets = sample_labels(config.labels, sample_key, teacher_logits)
+
+    # θ_S' = θ_S − η_S g,  g = ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
+    def unlabeled_loss(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
+        x_u = views.unlabeled_as(config.student_view)
+        logits, stats = setup.student_network.apply(params, student.stats, x_u, train=True, key=student_key)
+        return cross_entropy(targets, logits, config.label_smoothing), (logits, stats)
+
+    (student_loss, (logits, stats)), g = jax.value_and_grad(unlabeled_loss, has_aux=True)(student.params)
+    new_student = learners.update(student, setup.student_optimizer, g, stats)
+
+    # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), g⟩
+    def labeled_loss(params: PyTree) -> tuple[Array, Array]:
+        logits, _ = setup.student_network.apply(params, student.stats, views.labeled, train=True, key=labeled_key)
+        return cross_entropy(views.labels, logits), logits
+
+    update = StudentUpdate(
+        params=student.params,
+        new_params=new_student.params,
+        gradient=g,
+        descend=learners.descend(student, setup.student_optimizer, g),
+        labeled_loss=labeled_loss,
+        label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
+    )
+    estimate = estimator.estimate(update)
+    credit = feedbacks.credit(config.feedback, estimate.h, baseline, targets)
+    new_baseline = feedbacks.next_baseline(config.feedback, estimate.h, baseline, targets)
+
+    # θ_T' = θ_T' − η_T g_T',  g_T' = h ∇_{θ_T'} CE(ŷ_u, T'(p_u; θ_T')) + w ∇_{θ_T'} CE(y_l, T'(p_l; θ_T'))
+    g_logits = jax.grad(lambda logits: jnp.sum(credit * -jax.nn.log_softmax(logits)))(teacher_logits)
+    (g_teacher,) = teacher_backward((jnp.ones_like(own_loss), g_logits))
+    new_teacher = learners.update(teacher, setup.teacher_optimizer, g_teacher, teacher.stats)
+
+    metrics = feedbacks.metrics(estimate, targets, views.labels)
+    metrics |= {"teacher_loss": supervised, "teacher_labeled_accuracy": accuracy(views.labels, labeled)}
+    metrics |= {KEPT.name: accuracy(jnp.argmax(p_u, axis=-1), teacher_logits)}
+    metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, logits)}
+    metrics |= {"student_gradient_norm": optax.tree.norm(g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
+    metrics |= {"baseline": baseline, PSEUDO_LABELS: targets}
+    return State(new_teacher, new_student, new_baseline), metrics
 
 
-def _given(views: Views) -> tuple[Array, Array]:
-    """p_u and p_l."""
-    assert views.predictions is not None  # the loop gives both to methods whose settings ask for them
+def stored(views: Views) -> tuple[Array, Array]:
+    """Return p_u and p_l."""
+    assert views.predictions is not None  # the loop gives both to methods that declare uses_stored_predictions
     assert views.labeled_predictions is not None
     return views.predictions, views.labeled_predictions
 
 
-def _of_any_classes(config: ReducedMPL) -> Network:
-    """T' for those who only ask it: as many classes as what it is given has."""
+def corrector_for(config: ReducedMPL, predictions: Array) -> Network:
+    """Return T', for as many classes as the predictions have."""
+    settings = ReducedTeacher(config.hidden, config.layers, config.residual)
+    return models.build(settings, predictions.shape[-1])
+
+
+def corrector_of_any_classes(config: ReducedMPL) -> Network:
+    """Return T' for those who only apply it: it takes the number of classes from its inputs."""
 
     def apply(
         params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
     ) -> tuple[Array, PyTree]:
-        return _corrector(config, inputs).apply(params, stats, inputs, train=train, key=key)
+        return corrector_for(config, inputs).apply(params, stats, inputs, train=train, key=key)
 
     def init(key: Array, inputs: Array) -> Weights:
-        return _corrector(config, inputs).init(key, inputs)
+        return corrector_for(config, inputs).init(key, inputs)
 
-    return Network(init, apply, with_dropout=lambda rate: _of_any_classes(config))
-
-
-def _corrector(config: ReducedMPL, given: Array) -> Network:
-    """T': as many classes as T has."""
-    settings = ReducedTeacher(config.hidden, config.layers, config.residual)
-    return models.build(settings, given.shape[-1])
+    return Network(init, apply, with_dropout=lambda rate: corrector_of_any_classes(config))

@@ -1,4 +1,4 @@
-"""Supervised learning, and finetuning when a stage before hands on its weights.
+"""Supervised learning; after another stage, finetuning of that stage's weights.
 
     θ' = θ − η ∇_θ CE(y_l, f(x_l; θ))
 
@@ -10,14 +10,13 @@ for y_l (Zhang et al., 2018), each i with its own λ ~ Beta(mixup, mixup) and pa
 |--------|----------------|
 | f(·;θ) | network.apply  |
 | x_l    | views.labeled or views.labeled_strong, mixed: labeled.inputs |
-| y_l    | views.labels, mixed: targets |
+| y_l    | views.labels, mixed: labeled.targets |
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from functools import partial
+from typing import Annotated, ClassVar, Literal
 
-import jax
-import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
@@ -25,7 +24,18 @@ from metapl.algorithms import learner as learners
 from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.algorithms.labeled import labeled_batch
 from metapl.algorithms.losses import accuracy, cross_entropy
-from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
+from metapl.types import (
+    Algorithm,
+    Array,
+    Learner,
+    LossTerms,
+    MethodConfig,
+    MethodLoss,
+    Network,
+    PyTree,
+    Views,
+    Weights,
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +43,7 @@ class Supervised(MethodConfig):
     """Train on the labelled examples alone."""
 
     name: ClassVar[str] = "supervised"
+    title: ClassVar[str] = "Supervised"
     uses_unlabeled: ClassVar[bool] = False
 
     optimizer: optim.Optimizer = optim.Optimizer()
@@ -45,6 +56,19 @@ class Supervised(MethodConfig):
     logit_adjustment: LogitAdjustment = LogitAdjustment()
 
 
+def loss(config: Supervised, network: Network) -> MethodLoss:
+    """CE(y_l, f(x_l; θ))."""
+
+    def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
+        labeled = labeled_batch(views, config.view, config.mixup, key)
+        logits, stats = network.apply(params, learner.stats, labeled.inputs, train=True, key=key)
+        y_l = labeled.targets(logits)
+        supervised = cross_entropy(y_l, adjusted(config.logit_adjustment, logits), config.label_smoothing)
+        return LossTerms(supervised, stats, {"loss": supervised, "labeled_accuracy": accuracy(y_l, logits)})
+
+    return terms
+
+
 def build(config: Supervised, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
     optimizer = optim.build(config.optimizer, steps)
@@ -52,17 +76,5 @@ def build(config: Supervised, network: Network, steps: int) -> Algorithm:
     def init(key: Array, views: Views, start: Weights | None) -> Learner:
         return learners.create(network, optimizer, key, views.labeled, start)
 
-    def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
-        labeled = labeled_batch(views, config.view, config.mixup, key)
-
-        def loss_fn(params: PyTree) -> tuple[Array, Any]:
-            logits, stats = network.apply(params, learner.stats, labeled.inputs, train=True, key=key)
-            targets = labeled.targets(logits)
-            loss = cross_entropy(targets, adjusted(config.logit_adjustment, logits), config.label_smoothing)
-            return loss, (accuracy(targets, logits), stats)
-
-        (loss, (right, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(learner.params)
-        learner = learners.update(learner, optimizer, gradient, stats)
-        return learner, {"loss": loss, "labeled_accuracy": right, "gradient_norm": optax.tree.norm(gradient)}
-
+    step = partial(learners.minimize, loss(config, network), optimizer)
     return Algorithm(init, step, lambda learner: learner.weights)

@@ -1,20 +1,21 @@
 """From a batch as it is stored to the views that networks see.
 
-Points are float [B, D], pictures uint8 [B, H, W, C]; what a batch holds is seen from its type. Of pictures:
+Points are float [B, D], pictures uint8 [B, H, W, C]; the type tells them apart. Of pictures:
 
 - the *eval* view is the whole picture, or its middle part resized if the views have a size of their own;
 - the *weak* view is mirrored and moved (or, for large pictures, a random part resized); labelled pictures get it, too;
 - the *strong* view is the weak view, the very same pixels, after RandAugment and Cutout, as in the paper's code (which
   then mirrors and moves it once more; we do not). There is one of the labelled pictures, too.
 
-What a method does not look at costs nothing: the compiler drops it.
+A method can declare more weak and strong views of the unlabelled examples (types.MethodConfig); each further pair has
+keys of its own. Views that a method does not use cost nothing: the compiler drops them.
 
-All of it happens on uint8; the last step makes floats of them, normalised with a mean and a deviation.
+All of it happens on uint8; the last step turns the pixels into floats, normalised with a mean and a deviation.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ from metapl.augment import crop
 from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment, distort
 from metapl.schema import ConfigError
 from metapl.system.microbatches import join, split
-from metapl.types import Array, Batch, Views
+from metapl.types import Array, Batch, MethodConfig, Views
 
 
 @dataclass(frozen=True)
@@ -73,21 +74,52 @@ def usual(mirrored: bool, shift_pixels: int) -> Augmentation:
     return Augmentation(weak=weak, strong=RandAugment(ops=CIFAR_OPS if mirrored else SVHN_OPS))
 
 
-def build(config: Augmentation, parts: int = 1, devices: int = 1) -> Callable[[Batch, Array], Views]:
+class Counts(NamedTuple):
+    """How many views of the unlabelled examples a method needs."""
+
+    weak: int = 1
+    strong: int = 1
+
+
+ONE_OF_EACH = Counts()
+
+
+def counts(method: MethodConfig) -> Counts:
+    """Return how many views the method declares."""
+    return Counts(method.weak_views, method.strong_views)
+
+
+def build(
+    config: Augmentation, parts: int = 1, devices: int = 1, number: Counts = ONE_OF_EACH
+) -> Callable[[Batch, Array], Views]:
     """Make the function from (batch, key) to views; of pictures in so many parts one after another, on so many devices.
 
     Parts have keys of their own. On TPUs it takes about 1.8 GiB to distort one picture of 512×512: few at a time fit.
     """
 
     def views(batch: Batch, key: Array) -> Views:
-        told = batch.labeled_predictions, batch.predictions
+        passed_on = batch.labeled_predictions, batch.predictions, batch.indices
         if not is_picture(batch.unlabeled):
-            strong, own_strong = _jittered(config, batch.unlabeled, key), _jittered(config, batch.labeled, more(key))
-            return Views(batch.labeled, batch.labels, batch.unlabeled, strong, own_strong, *told)
-        labeled_key, weak_key, strong_key = jax.random.split(key, 3)
-        labeled, own_strong = both(batch.labeled, labeled_key, more(key))
-        unlabeled, strong = both(batch.unlabeled, weak_key, strong_key)
-        return Views(labeled, batch.labels, unlabeled, strong, own_strong, *told)
+            strong, labeled_strong = (
+                _jittered(config, batch.unlabeled, key),
+                _jittered(config, batch.labeled, more(key)),
+            )
+            first = Views(batch.labeled, batch.labels, batch.unlabeled, strong, labeled_strong, *passed_on)
+        else:
+            labeled_key, weak_key, strong_key = jax.random.split(key, 3)
+            labeled, labeled_strong = both(batch.labeled, labeled_key, more(key))
+            weak, strong = both(batch.unlabeled, weak_key, strong_key)
+            first = Views(labeled, batch.labels, weak, strong, labeled_strong, *passed_on)
+        further = [further_pair(batch.unlabeled, more(key, i)) for i in range(1, max(number))]
+        return first._replace(
+            more_weak=tuple(weak for weak, _ in further[: number.weak - 1]),
+            more_strong=tuple(strong for _, strong in further[: number.strong - 1]),
+        )
+
+    def further_pair(examples: Array, key: Array) -> tuple[Array, Array]:
+        if not is_picture(examples):
+            return examples, _jittered(config, examples, key)  # a weak view of points is what is stored
+        return both(examples, *jax.random.split(key))
 
     def both(pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
         if parts == 1:
@@ -102,8 +134,8 @@ def build(config: Augmentation, parts: int = 1, devices: int = 1) -> Callable[[B
         weakly = weak(config, pictures, weak_key)
         return normalize(config, weakly), normalize(config, distort(config.strong, weakly, strong_key))
 
-    def more(key: Array) -> Array:
-        return jax.random.fold_in(key, 3)  # a fourth key that leaves the first three as they are
+    def more(key: Array, further: int = 0) -> Array:
+        return jax.random.fold_in(key, 3 + further)  # more keys, which leave the three of the split as they are
 
     return views
 

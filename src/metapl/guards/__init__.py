@@ -1,1 +1,1 @@
-"""Guards look at a run's numbers and say in plain words when it goes wrong; docs/watching.md tells about them."""
+"""Guards read a run's numbers and warn when it goes wrong; docs/watching.md describes them."""

@@ -1,4 +1,4 @@
-"""What the guards know of a stage before it begins, from its settings and its labelled examples.
+"""What the guards know about a stage before it begins, from its settings and its labelled examples.
 
 Settings are found by the names that all methods share, so that no method is named here.
 """
@@ -12,22 +12,22 @@ from numpy.typing import NDArray
 
 from metapl.types import MethodConfig
 
-UNTIL = ("warmup_steps", "ramp_steps", "student_wait_steps")  # before so many steps, quiet is what was asked for
+UNTIL = ("warmup_steps", "ramp_steps", "student_wait_steps")  # until then, small numbers are expected
 
 
 class Facts(NamedTuple):
-    """What is right for this stage."""
+    """What the guards compare a stage's numbers with."""
 
     steps: int
     class_shares: NDArray[np.float64]  # [C] among the labelled examples
-    quiet_steps: int  # the guards, but for the first, look only after so many steps
+    quiet_steps: int  # the guards begin after so many steps; `nonfinite` begins at once
     feedback: bool  # does a teacher get feedback?
     optimizers: tuple[str, ...]  # names of the settings that hold one
     labeled_as: tuple[str, float]  # how labelled examples are shown: view and mixup; accuracies compare only then
 
 
 def facts(method: MethodConfig, steps: int, labels: NDArray[np.int32], classes: int) -> Facts:
-    """Read them from a method's settings."""
+    """Read the facts from a method's settings."""
     feedback = getattr(method, "feedback", None)
     return Facts(
         steps=steps,
@@ -45,7 +45,7 @@ def facts(method: MethodConfig, steps: int, labels: NDArray[np.int32], classes: 
 
 
 def _settings(config: Any) -> Iterator[tuple[str, Any]]:
-    """All settings of a tree, by their own names."""
+    """Yield all settings of a tree, each under its own name."""
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if dataclasses.is_dataclass(value):

@@ -1,4 +1,4 @@
-"""What becomes of what the guards find: a sentence on the screen, a line in the run's folder, or the end of the run."""
+"""What happens to a warning: a sentence on the screen, a line in the run's folder, or the end of the run."""
 
 import json
 from collections.abc import Callable
@@ -12,13 +12,13 @@ from metapl.types import Listen, Numbers
 def guarding(
     keeper: Keeper, tell: Callable[[str], None], log: Path | None = None, last_good: Callable[[int], str] = lambda _: ""
 ) -> Listen:
-    """Have the guards look at every report: say what they find, and end the run where they are told to.
+    """Return a listener that shows every report to the guards, prints warnings, and stops the run at level `stop`.
 
-    `last_good` says, as a sentence, which checkpoint of at most so many steps there is to go back to.
+    `last_good` returns a sentence about the newest checkpoint of at most so many steps.
     """
 
     def listen(stage: int, step: int, numbers: Numbers) -> None:
-        for alarm in keeper.look(stage, step, numbers):
+        for alarm in keeper.read_report(stage, step, numbers):
             if log is not None:
                 note(alarm, log)
             off = f"--guards.{alarm.guard} off silences this"
@@ -30,7 +30,7 @@ def guarding(
 
 
 def note(alarm: Alarm, log: Path) -> None:
-    """Append an alarm to the log, unless a session before has; a log that cannot be written ends no run."""
+    """Append an alarm to the log, unless an earlier session has; a log that cannot be written does not stop the run."""
     line = json.dumps(alarm._asdict(), ensure_ascii=False)
     with suppress(OSError):
         known = log.read_text("utf-8").splitlines() if log.is_file() else []

@@ -15,7 +15,7 @@ from metapl.plan.example_shape import ExampleShape
 from metapl.system import sharding
 from metapl.system.sharding import Layout
 from metapl.train.program import batches, microbatch_sizes, stage_functions
-from metapl.types import Batch, PyTree, StoredPredictionsConfig, Weights
+from metapl.types import Batch, Indices, PyTree, Totals, Weights
 
 
 class PlannedProgram(NamedTuple):
@@ -40,7 +40,7 @@ def planned_program(config: Config, index: int, examples: ExampleShape, devices:
         functions = stage_functions(config, stage, network, own_data=False, layout=layout)
         batch = _batch(config, number, examples, layout, device)
         data = loader.StepBatches(batch, 0)
-        start = None if isinstance(stage.method, StoredPredictionsConfig) else weights
+        start = None if stage.method.uses_stored_predictions else weights
         state = jax.eval_shape(functions.init, keys, start, None, data, None)
         weights = functions.predictor(state)
     assert weights is not None
@@ -70,11 +70,15 @@ def _batch(config: Config, index: int, examples: ExampleShape, layout: Layout, d
         rows(labeled, dtype=jnp.int32),
         rows(unlabeled, *examples.shape, dtype=dtype),
     )
-    if isinstance(stage.method, StoredPredictionsConfig):
+    if stage.method.uses_stored_predictions:
         batch = batch._replace(
             labeled_predictions=rows(labeled, examples.classes, dtype=jnp.float16),
             predictions=rows(unlabeled, examples.classes, dtype=jnp.float16),
         )
+    if stage.method.needs_indices:
+        # Plan reads no data: a method's memory of single examples counts as if one batch were all there is.
+        indices = (rows(number, dtype=jnp.int32) for number in (labeled, unlabeled))
+        batch = batch._replace(indices=Indices(next(indices), next(indices), Totals(labeled, unlabeled)))
     return batch
 
 

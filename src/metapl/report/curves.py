@@ -1,71 +1,21 @@
 """The training curves of one run."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from metapl import metrics
+from metapl.metrics import MASKS, Chart
 from metapl.report.blocks import Plain, Text
-from metapl.report.metrics import LARGEST, Curves
+from metapl.report.metrics import Curves
 from metapl.report.svg import Line, line_chart, thin
 
 FEW = 12  # up to so many points are drawn as dots
 
 
-class Chart(NamedTuple):
-    """The metrics of one chart, and their names in it."""
-
-    title: str
-    unit: str
-    names: dict[str, str]
-    percent: bool = False
-
-
-CHARTS = (
-    Chart(
-        "Accuracy on labelled training batches",
-        "accuracy (%)",
-        {"teacher_labeled_accuracy": "teacher", "student_labeled_accuracy": "student", "labeled_accuracy": "network"},
-        percent=True,
-    ),
-    Chart("Evaluation", "accuracy (%)", {"test_accuracy": "test", "val_accuracy": "validation"}, percent=True),
-    Chart("Feedback", "h", {"feedback": "h", "baseline": "baseline"}),
-    Chart(
-        "Losses",
-        "loss",
-        {
-            "loss": "loss",
-            "teacher_loss": "teacher",
-            "student_loss": "student",
-            "consistency_loss": "consistency",
-            "unlabeled_loss": "unlabelled",
-        },
-    ),
-    Chart(
-        "Pseudo labels",
-        "share (%)",
-        {
-            "pseudo_label_accuracy": "right, where the truth is known",
-            "student_agreement": "the student agrees",
-            LARGEST: "most frequent class",
-        },
-        percent=True,
-    ),
-    Chart(
-        "Mask rate: share of examples that count",
-        "share (%)",
-        {"mask_rate": "unlabelled", "labeled_mask_rate": "labelled"},
-        percent=True,
-    ),
-    Chart(
-        "Gradient norms",
-        "norm",
-        {"gradient_norm": "network", "teacher_gradient_norm": "teacher", "student_gradient_norm": "student"},
-    ),
-)
-
-
-NAMES = tuple(name for chart in CHARTS for name in chart.names)
+def names() -> list[str]:
+    """Return the metrics that the charts show."""
+    return [name for chart in metrics.charts() for name in chart.names]
 
 
 def charts(curves: Curves, stage_steps: Sequence[int], columns: int) -> list[Plain]:
@@ -78,10 +28,10 @@ def charts(curves: Curves, stage_steps: Sequence[int], columns: int) -> list[Pla
     blocks: list[Plain] = [Text(_about(curves), "note")]
     if curves.damaged:
         blocks.append(Text(f"{curves.damaged:,} lines of metrics.jsonl cannot be read and are left out.", "warning"))
-    for chart in CHARTS:
+    for chart in metrics.charts():
         lines = _lines(chart, curves, ends, columns)
         if lines:
-            y = (0.0, 100.0) if chart.percent and chart.title.startswith("Mask") else None
+            y = (0.0, 100.0) if chart.title == MASKS else None
             description = " ".join(_described(line, chart) for line in lines) + _not_finite(chart, curves)
             blocks.append(line_chart(chart.title, description, lines, ("steps", chart.unit), ends, y, marks))
     return blocks

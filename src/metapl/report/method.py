@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any, NamedTuple
 
 from metapl import config as configs
+from metapl.algorithms import METHODS
 from metapl.config import Checkpoint, Config
 from metapl.guards.settings import Guards
 from metapl.report.read import ReportedRun, table
@@ -25,14 +26,6 @@ _IGNORED = (
     "wandb",
 )
 
-_NAMES = {
-    "supervised": "Supervised",
-    "pseudo_labels": "Pseudo Labels",
-    "uda": "UDA",
-    "fixmatch": "FixMatch",
-    "noisy_student": "Noisy Student",
-    "reduced_mpl": "Reduced MPL",
-}
 # The parts of the method, in the order in which the paper's Figure 3 adds them.
 RUNGS = (
     "Supervised",
@@ -85,7 +78,8 @@ def _of_stage(method: Mapping[str, Any]) -> str:
     if name == "supervised":
         smooth = ["label smoothing"] if method.get("label_smoothing") else []
         return "/".join(extras + smooth) or "Supervised"
-    return _NAMES.get(name, name)
+    titles = {settings.name: settings.title for settings in METHODS}
+    return titles.get(name, name)
 
 
 def experiment_key(loaded: ReportedRun, splits: bool = True) -> str:

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl.metrics import HISTOGRAM, LARGEST
 from metapl.report.read import is_count, is_number
 
 WHOLE_BYTES = 4 << 20  # files up to this size are read completely
@@ -26,7 +27,6 @@ MOST_EVALUATIONS = 4000
 _BLOCK, _LARGE_BLOCK = 1 << 14, 1 << 20
 _EVALUATION = b'"test_accuracy"'
 EVALUATED = ("test_accuracy", "val_accuracy")
-HISTOGRAM, LARGEST = "pseudo_label_histogram", "largest_class_share"
 
 
 @dataclass

@@ -36,7 +36,7 @@ def section(
         blocks.append(Text(f"The paper's number for the preset {origin.preset}: {origin.paper}."))
     if scores := _scores(loaded):
         blocks.append(scores)
-    numbers = read(loaded.run.path, loaded.stage_steps, curves.NAMES)
+    numbers = read(loaded.run.path, loaded.stage_steps, curves.names())
     blocks += curves.charts(numbers, loaded.stage_steps, columns)
     blocks += classes.classes(loaded)
     blocks += pictures

@@ -26,7 +26,7 @@ from metapl.system.terminal import sayer
 from metapl.train import stored_predictions
 from metapl.train.groups import groups
 from metapl.train.loop import Resumed, predictions_stem
-from metapl.types import PyTree, StoredPredictionsConfig
+from metapl.types import PyTree
 
 Problem = Callable[[Note], str]  # why a checkpoint cannot be used; "" if it can
 
@@ -134,12 +134,12 @@ def _miss_the_newest(out: Path, name: str, say: Say) -> None:
 def predictions_problem(out: Path, settings: RunSettings, from_files: bool, say: Say, note: Note) -> str:
     """Why a stage's stored predictions cannot be used; "" if they can. Damaged files are set aside."""
     method = settings.config.stages[note["stage"]].method
-    if not isinstance(method, StoredPredictionsConfig):
+    if not method.uses_stored_predictions:
         return ""
     seeds = settings.seeds[groups(len(settings.seeds), settings.seeds_at_once)[note["group"]]]
     stem = predictions_stem(out, note["stage"])
     try:
-        predictions = stored_predictions.read(seeds, method.keep, stem, to_device=not from_files)
+        predictions = stored_predictions.read(seeds, method.selection, stem, to_device=not from_files)
         if stored_predictions.checksum(predictions) == note["predictions_crc32c"]:
             return ""
     except (OSError, ValueError):

@@ -11,8 +11,8 @@ from metapl.config import Config
 from metapl.data.sources.dataset import Dataset
 from metapl.guards.facts import facts
 from metapl.guards.keeper import Keeper
+from metapl.metrics import learns_unlabeled
 from metapl.runs import screen
-from metapl.scores import learns_unlabeled
 from metapl.train.stored_predictions import Count, Counting
 from metapl.types import Listen, Metrics, Numbers
 

@@ -8,24 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl.metrics import on_status_line
 from metapl.types import Numbers
 
 RATE_OVER = 10  # reports: enough to be steady, few enough to follow a stage that is slower than the one before
 SHORTEST_S = 1.0  # reports that come together after a wait say nothing about the rate
-
-# The main numbers, the most important first, and their short names.
-SHORT = {
-    "loss": "loss",
-    "teacher_loss": "T",
-    "student_loss": "S",
-    "feedback": "h",
-    "val_accuracy": "val",
-    "test_accuracy": "test",
-    "consistency_loss": "consistency",
-    "unlabeled_loss": "unlabeled",
-    "mask_rate": "mask",
-    "pseudo_label_accuracy": "labels",
-}
 
 
 class Clock:
@@ -86,9 +73,10 @@ def brief(values: NDArray[np.float32]) -> str:
 
 def main_numbers(numbers: Numbers) -> list[str]:
     """The main numbers in few letters, the most important first."""
-    shown = {name: values for name, values in numbers.items() if name in SHORT}
+    short_names = on_status_line()
+    shown = {name: values for name, values in numbers.items() if name in short_names}
     percent = {name: f"{100 * np.mean(values):.1f}%" for name, values in shown.items() if name.endswith("_accuracy")}
-    return [f"{short} {percent.get(name, brief(shown[name]))}" for name, short in SHORT.items() if name in shown]
+    return [f"{short} {percent.get(name, brief(shown[name]))}" for name, short in short_names.items() if name in shown]
 
 
 class Segment(NamedTuple):

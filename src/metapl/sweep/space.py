@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metapl.algorithms.losses import Consistency
 from metapl.algorithms.supervised import Supervised
+from metapl.algorithms.uda import Consistency
 from metapl.config import KINDS, Config
 from metapl.optim import Optimizer
 from metapl.schema import ConfigError, from_dict, validate

@@ -25,7 +25,7 @@ from metapl.train.feeding import feeding, on_device
 from metapl.train.pace import Pace
 from metapl.train.program import Data, Predictions, Program, StageProgram, prepare
 from metapl.train.stored_predictions import Counting, Teacher
-from metapl.types import Array, Keep, Labeler, Metrics, Network, PyTree, StoredPredictionsConfig, Weights
+from metapl.types import Array, Keep, Labeler, Metrics, Network, PyTree, Weights
 from metapl.weights import load
 
 Watch = Callable[[int, int, Metrics], None]  # (stage, steps done, means since the last call)
@@ -127,8 +127,8 @@ def train(
     for index in range(resumed.stage if resumed else 0, len(config.stages)):
         stage, functions = config.stages[index], program.stages[index]
         predictions = None
-        if isinstance(stage.method, StoredPredictionsConfig):
-            predictions = predictions_for(training, index, stage.method.keep, weights)
+        if stage.method.uses_stored_predictions:
+            predictions = predictions_for(training, index, stage.method.selection, weights)
             weights = None  # the last reference to the large network: free its memory before the next one is made
         keys = jax.vmap(jax.random.fold_in, (0, None))(seed_keys, index)
         fresh = pretrained if config.stage_models[index] == config.model else None

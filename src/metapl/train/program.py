@@ -96,7 +96,7 @@ def stage_functions(
     """Make a stage's functions; nothing is compiled yet."""
     network = in_microbatches(network, stage.microbatches)
     algorithm = algorithms.build(stage.method, network, stage.steps)
-    to_views = views.build(config.augmentation, stage.microbatches, layout.devices)
+    to_views = views.build(config.augmentation, stage.microbatches, layout.devices, views.counts(stage.method))
 
     def augment(batch: Batch, key: Array) -> Views:
         return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
@@ -105,8 +105,8 @@ def stage_functions(
         if isinstance(data, loader.StepBatches):
             return loader.batch_of(data, step)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
-        sizes = stage.labeled_batch, stage.unlabeled_batch
-        return loader.batch(data, order_key, step, *sizes, predictions, stage.labeled_sampling == "balanced")
+        sizes, balanced = (stage.labeled_batch, stage.unlabeled_batch), stage.labeled_sampling == "balanced"
+        return loader.batch(data, order_key, step, *sizes, predictions, balanced, stage.method.needs_indices)
 
     def init(
         key: Array, start: Weights | None, predictions: Predictions, data: Data, pretrained: Weights | None

@@ -116,3 +116,18 @@ def test_balanced_batches_are_the_same_from_files(on_disk: Dataset) -> None:
             expected = loader.batch(data, KEY, jnp.asarray(step), 3, 5, balanced=True)
             np.testing.assert_array_equal(found.labels, expected.labels)
             np.testing.assert_array_equal(found.labeled, expected.labeled)
+
+
+@pytest.mark.parametrize("rows", [None, [9, 2, 2, 11, 5]])
+def test_indices_say_which_examples_a_batch_holds_from_files_and_on_the_device(on_disk, resident, rows) -> None:
+    predictions = stored(rows)
+    on_device = loader.PredictionsOnDevice(*(part if part is None else jnp.asarray(part) for part in predictions))
+    with feed.from_files(on_disk, KEY, (3, 4), STEPS, 0, predictions, indices=True) as read:
+        for step in range(STEPS):
+            batch = loader.batch_of(read.at(step), jnp.uint32(step))
+            expected = loader.batch(resident, KEY, jnp.uint32(step), 3, 4, on_device, indices=True)
+            jax.tree.map(np.testing.assert_array_equal, batch, expected)
+            assert (batch.indices.totals.labeled, batch.indices.totals.unlabeled) == (7, 13)
+            np.testing.assert_array_equal(batch.labeled, resident.labeled[batch.indices.labeled])
+            np.testing.assert_array_equal(batch.unlabeled, resident.unlabeled[batch.indices.unlabeled])
+            assert batch.indices.unlabeled.dtype == expected.indices.unlabeled.dtype == jnp.int32

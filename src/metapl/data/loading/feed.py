@@ -19,7 +19,7 @@ from metapl.data.loading.files_loader import ProcessRows, Take
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.on_disk import OnDisk
 from metapl.system.sharding import SINGLE, Layout
-from metapl.types import Array, Batch
+from metapl.types import Array, Batch, Indices, Totals
 
 
 class PredictionsOnDisk(NamedTuple):
@@ -49,6 +49,7 @@ class Sampling(NamedTuple):
     steps: int
     uses_unlabeled: bool = True  # False: black pictures stand in for the unlabelled ones, which are not read
     balanced: bool = False  # labelled examples: as many of each class
+    indices: bool = False  # whether batches say which examples they hold
 
 
 def resident(data: loader.Resident, predictions: loader.PredictionsOnDevice | None) -> Feed:
@@ -102,6 +103,9 @@ def batches(
         if labeled_alone:
             unlabeled_pictures = np.zeros((len(chosen_unlabeled), *labeled_pictures.shape[1:]), np.uint8)
         batch = Batch(put(labeled_pictures, 0), put(dataset.labels[chosen], 0), put(unlabeled_pictures, 1))
+        if sampling.indices:
+            rows_of = put(chosen.astype(np.int32), 0), put(chosen_unlabeled.astype(np.int32), 1)
+            batch = batch._replace(indices=Indices(*rows_of, Totals(len(labeled), len(unlabeled))))
         if labeled_alone:
             return loader.StepBatches(batch, step)
         if dataset.truth is not None:

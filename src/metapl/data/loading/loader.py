@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from metapl.data.loading import order, shuffle
 from metapl.data.sources.dataset import Dataset
-from metapl.types import Array, Batch
+from metapl.types import Array, Batch, Indices, Totals
 
 ON_DEVICE = shuffle.Backend(jnp, jax.lax.while_loop)
 
@@ -62,6 +62,7 @@ def batch(
     unlabeled_size: int,
     predictions: PredictionsOnDevice | None = None,
     balanced: bool = False,
+    indices: bool = False,
 ) -> Batch:
     """Gather the batch of one step; the labelled and the unlabelled stream each have an order of their own."""
     labeled_key, unlabeled_key = jax.random.split(key)
@@ -74,6 +75,9 @@ def batch(
     unlabeled = epoch_indices(unlabeled_key, step, unlabeled_size, len(data.unlabeled if rows is None else rows))
     unlabeled = unlabeled if rows is None else rows[unlabeled]
     batch = Batch(data.labeled[labeled], data.labels[labeled], data.unlabeled[unlabeled])
+    if indices:
+        totals = Totals(len(data.labels), len(data.unlabeled))
+        batch = batch._replace(indices=Indices(labeled.astype(jnp.int32), unlabeled.astype(jnp.int32), totals))
     if data.truth is not None:
         batch = batch._replace(truth=data.truth[unlabeled])
     if predictions is not None:
