@@ -72,5 +72,5 @@ def test_a_keeper_knows_the_settings_of_the_guards():
 
     config = dataclasses.replace(CONFIG, guards=dataclasses.replace(CONFIG.guards, nonfinite="warn"))
     dataset = data.load(config.data, [0], ())[0]
-    (alarm,) = runlog.keeper(config, [0], dataset).look(0, 5, {"loss": np.array([np.nan])})
+    (alarm,) = runlog.keeper(config, [0], dataset).read_report(0, 5, {"loss": np.array([np.nan])})
     assert alarm.level == "warn"
