@@ -467,7 +467,7 @@ def test_other_data_are_refused(place, copy):
     assert_same_run(copy, place.folder / "whole")
 
 
-ANSWERS = """
+STUDENTS = """
 log_every_steps = 10
 checkpoint = {every_steps = 7, keep = 2}
 data = {name = "npz", file = "digits.npz", split = "npz@50#0"}
@@ -486,20 +486,20 @@ method = {name = "noisy_student", keep.threshold = 0.05}
 
 @pytest.fixture(scope="module")
 def students(tmp_path_factory) -> Place:
-    found = Place(tmp_path_factory.mktemp("students"), ANSWERS, seeds=2)
+    found = Place(tmp_path_factory.mktemp("students"), STUDENTS, seeds=2)
     found.train("whole")
     return found
 
 
 @pytest.mark.parametrize("harm", [None, cut, flip, Path.unlink])
-def test_a_stage_that_learns_from_stored_answers_goes_on_with_them_or_makes_them_again(students, harm):
-    """The second seed crashes 21 steps into the stage that learns from its own teacher's answers."""
+def test_a_stage_that_learns_from_stored_predictions_goes_on_with_them_or_makes_them_again(students, harm):
+    """The second seed crashes 21 steps into the stage that learns from its own teacher's predictions."""
     name = f"crashed-{harm}"
     between = Saver.between
 
     def checked(self: Saver, snapshot, flush) -> None:
         between(self, snapshot, flush)
-        if self._found.group == 1 and snapshot.stage == 1 and snapshot.step >= 21:
+        if self._progress.group == 1 and snapshot.stage == 1 and snapshot.step >= 21:
             self._writer.wait()
             raise Crash
 

@@ -159,7 +159,7 @@ def test_flags_that_do_not_fit_are_refused(cluster, says):
 def test_a_process_with_another_command_is_refused(monkeypatch):
     given = {"seeds": 1, "stages": [{"steps": 20}], "at_once": "auto"}
     processes.check_same_everywhere(given)
-    monkeypatch.setattr(processes, "same", lambda _: given)
+    monkeypatch.setattr(processes, "broadcast", lambda _: given)
     processes.check_same_everywhere(dict(given))
     with pytest.raises(ConfigError, match="was started with another seeds, stages than process 0"):
         processes.check_same_everywhere(given | {"seeds": 2, "stages": [{"steps": 21}]})
@@ -240,7 +240,7 @@ def test_who_waits_in_vain_for_others_is_told(monkeypatch, capfd):
 def test_who_lost_a_third_process_waits_until_process_0_has_missed_it(leads, monkeypatch):
     slept = []
     monkeypatch.setattr(processes.time, "sleep", slept.append)
-    monkeypatch.setattr(processes, "leads", lambda: leads)
+    monkeypatch.setattr(processes, "is_leader", lambda: leads)
     watch = processes._Watch.__new__(processes._Watch)
     watch._patience_s = processes.PATIENCE_S
     watch.wait_for_lost()
