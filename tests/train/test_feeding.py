@@ -123,7 +123,7 @@ def test_what_fits_goes_to_memory(folder: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(assemble, "MEMORY_LIMIT", size - 1)
     from_files, told = loaded("auto")
     assert from_files
-    assert told.endswith("would fill 0.00345 MB, more than the 0.00345 MB that they may")
+    assert told.endswith("would fill 0.00345 MB, more than the limit of 0.00345 MB")
     monkeypatch.setattr(assemble, "MEMORY_LIMIT", 1000)
     with pytest.raises(ConfigError, match=r"23 pictures of 75 bytes each do not fit .* or feed = files"):
         loaded("memory")

@@ -26,7 +26,7 @@ class Probe(NamedTuple):
 
 
 def time_to_plan_with(budget: str, spent_s: float) -> float:
-    """The seconds of --budget that are left for training, without a reserve and what is spent already."""
+    """The seconds of --budget that are left for training: minus a reserve, and minus the time already spent."""
     return seconds(budget) * RESERVE - spent_s
 
 

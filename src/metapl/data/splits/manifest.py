@@ -1,7 +1,7 @@
 """Describe a split as a dict for JSON, with checksums. Every run stores it, so that no run resumes on other data.
 
-`checksum` covers names, sizes, labels and, where pictures are in memory, pixels. `contents_crc32` covers what is in
-picture files: two files of one name and one size may differ. Manifests of version 0.1.0 do not have that key.
+`checksum` covers names, sizes and labels, and the pixels of pictures in memory. `contents_crc32` covers the content of
+picture files, since files of one name and one size may differ. Manifests of version 0.1.0 do not have that key.
 """
 
 import hashlib
@@ -152,7 +152,7 @@ def _paths(images: Images) -> tuple[Path, ...]:
 
 
 def _edges(path: Path, edge: int) -> bytes:
-    """The first and the last bytes of a file; nothing of one that cannot be read: decoding it gives the error."""
+    """The first and the last bytes of a file; empty if it cannot be read, since decoding will report that."""
     try:
         file = open_without_waiting(path, os.O_RDONLY)
         try:
