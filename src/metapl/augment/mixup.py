@@ -1,4 +1,4 @@
-"""Mixup: train on what lies between two examples, and between their labels."""
+"""Mixup: train on weighted means of two examples, and of their labels."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from metapl.types import Array
 
 
 class Mixture(NamedTuple):
-    """Who is mixed with whom, and how much of each example stays."""
+    """Which examples are mixed, and the share of each example that stays."""
 
     part: Array  # [B]
     order: Array  # [B]
@@ -21,18 +21,7 @@ class Mixture(NamedTuple):
 
 
 def draw(key: Array, size: int, alpha: float, dtype: jnp.dtype) -> Mixture:
-    """Draw λ ~ Beta(α, α) for each example, and a random order of the batch, so that every example takes part twice."""
+    """Draw a share λ ~ Beta(α, α) for each example, and a random order of the batch that gives its partner."""
     part_key, order_key = jax.random.split(key)
     part = jax.random.beta(part_key, alpha, alpha, (size,), dtype)
     return Mixture(part, jax.random.permutation(order_key, size))
-
-
-def mixup(inputs: Array, targets: Array, key: Array, alpha: float) -> tuple[Array, Array]:
-    """Mix each example (floats [B, ...], after normalisation) and its target ([B, C], one-hot) with another's.
-
-    The parts are λ and 1 − λ; α = 0 mixes nothing.
-    """
-    if alpha == 0:
-        return inputs, targets
-    mixture = draw(key, len(inputs), alpha, inputs.dtype)
-    return mixture.mix(inputs), mixture.mix(targets)

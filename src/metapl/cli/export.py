@@ -70,7 +70,7 @@ def export(args: Sequence[str], documented: Callable[..., None], places: Callabl
     say(exported, asked, out)
 
 
-def write(loaded: Predictor, kinds: Sequence[str], asked: check.Asked, out: Path) -> list[Exported]:
+def write(loaded: Predictor, kinds: Sequence[str], asked: check.CheckExamples, out: Path) -> list[Exported]:
     """Write the files beside the folder's place, check them, and move them there when all are right."""
     with tempfile.TemporaryDirectory(prefix=".metapl-", dir=out) as scratch:
         place = Path(scratch)
@@ -85,7 +85,7 @@ def write(loaded: Predictor, kinds: Sequence[str], asked: check.Asked, out: Path
     return exported
 
 
-def _write_one(loaded: Predictor, kind: str, asked: check.Asked, place: Path) -> Exported:
+def _write_one(loaded: Predictor, kind: str, asked: check.CheckExamples, place: Path) -> Exported:
     file, writer = FORMATS[kind]
     ask = writer(loaded if kind == "safetensors" else plain(loaded), place / file)
     difference = check.largest_difference(loaded, ask, asked.examples)
@@ -94,10 +94,11 @@ def _write_one(loaded: Predictor, kind: str, asked: check.Asked, place: Path) ->
     return Exported(kind, file, difference)
 
 
-def say(exported: Sequence[Exported], asked: check.Asked, out: Path) -> None:
+def say(exported: Sequence[Exported], asked: check.CheckExamples, out: Path) -> None:
     """Tell what was written and how it was checked."""
     lines = [
-        f"{one.file}: largest difference {one.difference:.1e} on {len(asked.examples)} {asked.what}" for one in exported
+        f"{one.file}: largest difference {one.difference:.1e} on {len(asked.examples)} {asked.words}"
+        for one in exported
     ]
     for line in [*lines, f"Wrote {out}: {', '.join(one.file for one in exported)}, model_card.md and classes.json"]:
         Console().print(line, highlight=False, markup=False, soft_wrap=True)

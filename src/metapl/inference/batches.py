@@ -2,7 +2,7 @@
 
 One rule bounds the memory that activations take: at most so many examples, and at most so many pixels, over all seeds.
 The numbers differ between the callers, because the last bits of a matrix product depend on the size of the batch:
-results that a run wrote must be found again to the last bit.
+evaluating a run again must give the results that it wrote, to the last bit.
 """
 
 import math

@@ -1,14 +1,14 @@
-"""A batch in parts, one after another: the memory of one part, the gradient of the whole batch.
+"""A batch in microbatches, one after another: the memory of one microbatch, the gradient of the whole batch.
 
     logits = [S(x_1), …, S(x_k)]        x_j: every k-th example, from the j-th on
 
-Each part's activations are forgotten after its forward pass and computed again for its backward pass, whatever
-derivative is asked for: losses are still of the whole batch, and no method knows of it. It costs one more forward pass.
+The activations of a microbatch are freed after its forward pass and computed again for its backward pass, for any kind
+of derivative. So losses are still those of the whole batch, and methods need not know. It costs one more forward pass.
 
-In training mode, batch norm then sees one part at a time ("ghost batch norm", Hoffer et al., 2017): each part is
-normalised with its own mean and variance, so that a step is not that of the whole batch, except where a network has no
-batch norm. The running statistics move once a step, by the mean over the parts of what each would have made of them.
-Labelled, weak and strong views that are passed together are in each part in equal shares (parts.py).
+In training mode, batch norm then sees one microbatch at a time ("ghost batch norm", Hoffer et al., 2017) and normalises
+it with its own mean and variance, so a step differs from that of the whole batch, unless the network has no batch norm.
+The running statistics change once a step, to the mean of what each microbatch would have made of them.
+If labelled, weak and strong views are passed together, each microbatch has an equal share of each.
 """
 
 import functools
@@ -22,7 +22,7 @@ from metapl.types import Array, Network, PyTree
 
 
 def in_parts(network: Network, parts: int) -> Network:
-    """Make the network whose training passes go through so many equal parts of a batch."""
+    """Make the network whose training passes cut a batch into so many equal microbatches."""
     if parts == 1:
         return network
 
@@ -32,20 +32,22 @@ def in_parts(network: Network, parts: int) -> Network:
         if not train:
             return network.apply(params, stats, inputs, train=False, key=key)
 
-        @functools.partial(jax.checkpoint, prevent_cse=False)  # a loop keeps the two computations apart by itself
-        def answer(params: PyTree, part: Array, number: Array) -> tuple[Array, PyTree]:
+        @functools.partial(
+            jax.checkpoint, prevent_cse=False
+        )  # in a loop, the compiler cannot merge the two computations
+        def forward(params: PyTree, part: Array, number: Array) -> tuple[Array, PyTree]:
             own_key = None if key is None else jax.random.fold_in(key, number)
             return network.apply(params, stats, part, train=True, key=own_key)
 
         def next_part(total: PyTree, part: tuple[Array, Array]) -> tuple[PyTree, Array]:
-            logits, new_stats = answer(params, *part)
+            logits, new_stats = forward(params, *part)
             return jax.tree.map(jnp.add, total, new_stats), logits
 
         if len(inputs) % parts:
             raise ConfigError(f"microbatches = {parts} does not divide a pass of {len(inputs)} examples")
-        nothing = jax.tree.map(jnp.zeros_like, stats)
+        zeros = jax.tree.map(jnp.zeros_like, stats)
         names = ("batch", None, "width", None) if inputs.ndim == 4 else ("batch", *(None,) * (inputs.ndim - 1))
-        total, logits = jax.lax.scan(next_part, nothing, (cut(inputs, parts, names), jnp.arange(parts)))
+        total, logits = jax.lax.scan(next_part, zeros, (cut(inputs, parts, names), jnp.arange(parts)))
         return join(logits), jax.tree.map(lambda leaf: leaf / parts, total)
 
     def with_dropout(rate: float) -> Network:
