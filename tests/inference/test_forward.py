@@ -30,7 +30,7 @@ def direct(seed: int) -> np.ndarray:
 def test_all_ways_give_the_networks_logits(seed):
     for rule in (EVALUATION, STORED_PREDICTIONS, PREDICTION, ESTIMATOR):
         np.testing.assert_allclose(of_network(LOGITS, of_one(seed), POINTS, rule), direct(seed), rtol=1e-5, atol=1e-6)
-    batches = of_seed(LOGITS, WEIGHTS, seed, POINTS, [10, 5], first=10)
+    batches = of_seed(LOGITS, WEIGHTS, seed, POINTS, [10, 10, 5], first=10)
     np.testing.assert_allclose(np.concatenate(list(batches)), direct(seed)[10:], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(of_seeds(LOGITS, WEIGHTS, [POINTS], 9)[seed], direct(seed), rtol=1e-5, atol=1e-6)
 
