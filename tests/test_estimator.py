@@ -115,7 +115,7 @@ def test_settings_of_a_search_are_saved_as_plain_numbers(tmp_path):
 
 def test_minus_one_beside_names_is_no_class():
     points, _ = make_moons(8, random_state=0)
-    with pytest.raises(ValueError, match="None marks what has no label"):
+    with pytest.raises(ValueError, match="use None for examples without a label"):
         MetaPseudoLabels(steps=1).fit(points, ["cat", "dog", -1, -1, "cat", "dog", "cat", "dog"])
     names = np.array(["cat", "dog", np.int64(-1), None, "cat", "dog", "cat", "dog"], object)
     assert MetaPseudoLabels(steps=2, random_state=0).fit(points, names).classes_.tolist() == ["cat", "dog"]

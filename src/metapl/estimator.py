@@ -1,13 +1,13 @@
 """`from metapl import MetaPseudoLabels`: the method as a scikit-learn classifier.
 
     MetaPseudoLabels().fit(X, y)                     y has −1 (or None, among names) where there is no label
-    MetaPseudoLabels().fit(X, y, unlabeled=U)        unlabelled examples apart
+    MetaPseudoLabels().fit(X, y, unlabeled=U)        unlabelled examples in an array of their own
 
 X are pictures, [N, H, W] or [N, H, W, C] of bytes (or of floats from 0 to 1; other values are refused), or plain
-features [N, D]: those are standardised and given to a perceptron. Without unlabelled examples it is supervised learning
-with the same network.
-A saved model is a folder of weights (safetensors) and settings (TOML, JSON): nothing in it is executed on loading, and
-one for pictures is a run's folder, too, for `metapl predict`, `export` and `serve`.
+features [N, D], which are standardised and given to a perceptron. Without unlabelled examples, the same network learns
+from the labelled ones alone.
+A saved model is a folder of weights (safetensors) and settings (TOML, JSON); nothing in it is executed on loading. The
+folder of a model for pictures also works as a run's folder, for `metapl predict`, `export` and `serve`.
 """
 
 import json
@@ -45,7 +45,7 @@ from metapl.weights import save as save_weights
 UNLABELED = -1
 WEIGHTS, ABOUT = "weights.safetensors", "estimator.json"
 FORMAT = 1
-TINY = 12  # pixels: up to this side, a perceptron sees pictures as a whole
+TINY = 12  # pixels: for pictures up to this side, "auto" is a perceptron
 
 
 class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -55,17 +55,17 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     network : "auto", "mlp", "wrn-10-1", "wrn-16-2", "wrn-28-2", "resnet-18" or "resnet-50"
         auto is a perceptron for features and tiny pictures, and a small WideResNet for others.
-    steps : updates of the network; the student's, where there are unlabelled examples.
+    steps : updates of the network (of the student, if there are unlabelled examples).
     labeled_batch, unlabeled_batch : examples in a batch.
     learning_rate : of SGD with Nesterov momentum, falling to 0 like a cosine.
-    mirror : whether a mirrored picture is still one of its class; not so for digits and letters.
-    jitter : for features, the standard deviation of the noise in the teacher's distorted view, where theirs is 1.
-    random_state : draws the first weights and the batches.
+    mirror : whether a mirrored picture keeps its class; False for digits and letters.
+    jitter : for features, the standard deviation of the noise in the teacher's distorted view; features have 1.
+    random_state : seed of the first weights and the batches.
 
     Attributes
     ----------
     classes_ : the labels, sorted.
-    n_features_in_ : columns of X; rows of pixels of a picture.
+    n_features_in_ : columns of X, or the height of the pictures.
 
     """
 
@@ -91,26 +91,26 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, unlabeled: ArrayLike | None = None) -> Self:  # noqa: N803
-        """Learn from X [N, …] and y [N], where −1 (None among names) marks what has no label, and from `unlabeled`."""
+        """Learn from X [N, …] and y [N], where −1 (None among names) means no label, and from `unlabeled`."""
         examples, labels = validate_data(self, X, y, **_TAKES)
         known = _is_labeled(labels)
         check_classification_targets(labels[known])
         self.classes_, numbers = np.unique(_plain(labels[known]), return_inverse=True)
         if len(self.classes_) < 2:
             count = "one class" if len(self.classes_) else "no class"
-            raise ValueError(f"the labels are of {count} only (−1 is none); a classifier needs two classes or more")
+            raise ValueError(f"y has labels of {count} (−1 means no label); a classifier needs at least two classes")
         self.pictures_, self.example_shape_ = examples.ndim > 2, examples.shape[1:]
         if self.pictures_ and (examples.ndim > 4 or (examples.ndim == 4 and examples.shape[-1] not in (1, 3))):
             raise ValueError(f"pictures have the shape [N, H, W] or [N, H, W, 1 or 3], got {list(examples.shape)}")
         more = examples[:0] if unlabeled is None else validate_data(self, unlabeled, reset=False, **_TAKES)
         self._check_shape(more)
         self._learn_scale(examples, more)
-        others = np.concatenate([self._stored(examples[~known]), self._stored(more)])
-        self._train(self._stored(examples[known]), numbers.astype(np.int32), others)
+        without_label = np.concatenate([self._stored(examples[~known]), self._stored(more)])
+        self._train(self._stored(examples[known]), numbers.astype(np.int32), without_label)
         return self
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:  # noqa: N803
-        """How probable each of `classes_` is: [N, classes]."""
+        """Probability of each of `classes_`: [N, classes]."""
         check_is_fitted(self)
         examples = validate_data(self, X, reset=False, **_TAKES)
         self._check_shape(examples)
@@ -132,7 +132,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = [str(name) for name in self.classes_]
         save_weights(out / WEIGHTS, _tree(self.weights_), to_dict(self.config_.model), names, example)
         (out / run_folder.CONFIG).write_text(configs.dump(self.config_), "utf-8")
-        noted = {
+        about = {
             "format": FORMAT,
             "params": self._plain_params(),
             "classes": self.classes_.tolist(),
@@ -142,20 +142,20 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "mean": np.asarray(self.mean_).tolist(),
             "scale": np.asarray(self.scale_).tolist(),
         }
-        (out / ABOUT).write_text(json.dumps(noted, indent=2) + "\n", "utf-8")
+        (out / ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Read what `save` wrote; nothing in the files is executed."""
         place = Path(folder)
         try:
-            noted = json.loads((place / ABOUT).read_text("utf-8"))
-            if noted["format"] != FORMAT:
-                raise ConfigError(f"{place / ABOUT} has format {noted['format']}, this version reads {FORMAT}")
-            self = cls(**noted["params"])
-            self.classes_ = np.array(noted["classes"], np.dtype(noted["classes_dtype"]))
-            self.pictures_, self.example_shape_ = bool(noted["pictures"]), tuple(noted["example_shape"])
-            self.mean_, self.scale_ = np.array(noted["mean"], float), np.array(noted["scale"], float)
+            about = json.loads((place / ABOUT).read_text("utf-8"))
+            if about["format"] != FORMAT:
+                raise ConfigError(f"{place / ABOUT} has format {about['format']}, this version reads {FORMAT}")
+            self = cls(**about["params"])
+            self.classes_ = np.array(about["classes"], np.dtype(about["classes_dtype"]))
+            self.pictures_, self.example_shape_ = bool(about["pictures"]), tuple(about["example_shape"])
+            self.mean_, self.scale_ = np.array(about["mean"], float), np.array(about["scale"], float)
         except ConfigError:
             raise
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
@@ -166,18 +166,18 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def __sklearn_tags__(self) -> Any:
-        """Pictures have three axes or four."""
+        """Say that X may have more than two axes: pictures have three or four."""
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
 
-    def _train(self, labeled: NDArray[Any], labels: NDArray[np.int32], others: NDArray[Any]) -> None:
+    def _train(self, labeled: NDArray[Any], labels: NDArray[np.int32], unlabeled: NDArray[Any]) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.config_ = self._config(seed, bool(len(others)))
+        self.config_ = self._config(seed, bool(len(unlabeled)))
         names = tuple(str(name) for name in self.classes_)
-        pool = others if len(others) else labeled[:1]
+        pool = unlabeled if len(unlabeled) else labeled[:1]
         dataset = Dataset(labeled, labels, pool, labeled[:1], labels[:1], names)
-        program = _program(self._config(0, bool(len(others))), len(names))
+        program = _program(self._config(0, bool(len(unlabeled))), len(names))
         trained = train(self.config_, [seed], [dataset], program=program)
         leaves = flatten_dict({"params": trained.weights.params, "batch_stats": trained.weights.stats}, sep="/")
         self.weights_ = {name: np.asarray(leaf[0]) for name, leaf in leaves.items()}
@@ -199,7 +199,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return config
 
     def _plain_params(self) -> dict[str, Any]:
-        """The settings as Python's own numbers: a search hands over NumPy's, which no file takes."""
+        """The settings as Python numbers; a search may set NumPy numbers, which TOML and JSON cannot store."""
         params = {name: value for name, value in self.get_params().items() if name != "random_state"}
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
 
@@ -212,7 +212,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return recipe.model(name, side)
 
     def _learn_scale(self, *examples: NDArray[Any]) -> None:
-        """Features get mean 0 and deviation 1; pictures are scaled by their kind of number alone."""
+        """Learn to scale features to mean 0 and deviation 1; pictures are scaled by their type alone."""
         self.mean_, self.scale_ = np.zeros(1), np.ones(1)
         if not self.pictures_:
             wide = np.concatenate(examples).astype(np.float64)
@@ -220,7 +220,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.scale_ = np.where(deviation > 1e-12 * (1 + np.abs(self.mean_)), deviation, 1.0)
 
     def _stored(self, examples: NDArray[Any]) -> NDArray[Any]:
-        """As the networks' views take them: bytes [N, H, W, C], or floats [N, D]."""
+        """Examples as the views take them: bytes [N, H, W, C], or floats [N, D]."""
         if not self.pictures_:
             return ((examples.astype(np.float64) - self.mean_) / self.scale_).astype(np.float32)
         whole = examples.dtype.kind in "iu"
@@ -228,10 +228,10 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if examples.size and (examples.min() < 0 or examples.max() > most):
             raise ValueError(
                 f"pictures are whole numbers from 0 to 255 or floats from 0 to 1, got {examples.dtype} from "
-                f"{examples.min():.4g} to {examples.max():.4g}; divide by the largest value that there can be"
+                f"{examples.min():.4g} to {examples.max():.4g}; divide by the largest possible value"
             )
-        found = examples if whole else np.rint(examples.astype(np.float64) * 255)
-        return found.astype(np.uint8).reshape(len(examples), *self._stored_shape())
+        pixels = examples if whole else np.rint(examples.astype(np.float64) * 255)
+        return pixels.astype(np.uint8).reshape(len(examples), *self._stored_shape())
 
     def _stored_shape(self) -> tuple[int, ...]:
         return (*self.example_shape_, 1) if self.pictures_ and len(self.example_shape_) == 2 else self.example_shape_
@@ -255,16 +255,16 @@ _TAKES: dict[str, Any] = {"dtype": "numeric", "allow_nd": True, "ensure_all_fini
 
 
 def _is_labeled(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Who has a label: not −1, nor None among names."""
+    """Which examples have a label: neither −1 nor None."""
     if labels.dtype.kind in "iuf":
         return np.asarray(labels != UNLABELED)
-    if str(UNLABELED) in labels.tolist():  # what NumPy makes of −1 beside names
-        raise ValueError("a label is the text '-1'; among names, None marks what has no label")
+    if str(UNLABELED) in labels.tolist():  # NumPy turns −1 into this text if there are names beside it
+        raise ValueError("a label is the text '-1'; among names, use None for examples without a label")
     return np.array([label is not None and label != UNLABELED for label in labels.tolist()])
 
 
 def _plain(labels: NDArray[Any]) -> NDArray[Any]:
-    """Names among which None stood, as what they are without it."""
+    """Labels as an array of their own type, after None was removed."""
     return np.array(labels.tolist()) if labels.dtype == object else labels
 
 
@@ -275,13 +275,13 @@ def _tree(leaves: Mapping[str, NDArray[Any]]) -> Weights:
 
 @lru_cache(maxsize=8)
 def _program(config: Config, classes: int) -> Program:
-    """Share what is compiled between fits that differ in data and seed alone."""
-    nothing, labels = np.zeros((0, 1), np.float32), np.zeros(0, np.int32)
+    """Make the program that fits share if they differ only in data and seed."""
+    empty, labels = np.zeros((0, 1), np.float32), np.zeros(0, np.int32)
     names = tuple(map(str, range(classes)))
-    return prepare(config, [Dataset(nothing, labels, nothing, nothing, labels, names)])
+    return prepare(config, [Dataset(empty, labels, empty, empty, labels, names)])
 
 
 @lru_cache(maxsize=8)
 def _network(model: ModelConfig, classes: int) -> Network:
-    """Share what is compiled between predictions of equal models."""
+    """Make the network that predictions with equal settings share, so that they compile once."""
     return models.build(model, classes)

@@ -1,4 +1,4 @@
-"""From settings to an optax transformation, and how slowly the average of the weights follows."""
+"""Make an optax transformation from settings."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
@@ -11,7 +11,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from metapl.schema import ConfigError
 from metapl.types import STACKED, Array, PyTree
 
-NORM_AND_BIAS = ("bias", "scale")  # what flax calls the parameters that are no kernels
+NORM_AND_BIAS = ("bias", "scale")  # flax's names of parameters that are not kernels
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Optimizer:
     learning_rate: Annotated[float, Gt(0)] = 0.1
     """Step size, after warm-up and before decay."""
     schedule: Literal["constant", "cosine", "exponential"] = "constant"
-    """What becomes of the learning rate: nothing, a cosine to 0 at the stage's last step, or a fall in steps."""
+    """How the learning rate changes: not at all, as a cosine to 0 at the stage's last step, or as a staircase."""
     warmup_steps: Annotated[int, Ge(0)] = 0
-    """Steps of linear rise from 0."""
+    """Steps in which the learning rate rises linearly from 0."""
     momentum: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the last update that is kept."""
     nesterov: bool = False
@@ -31,15 +31,16 @@ class Optimizer:
     weight_decay: Annotated[float, Ge(0)] = 0.0
     """L2 penalty, added to the gradient of every weight that is not a bias or a scale."""
     clip_norm: Annotated[float, Ge(0)] = 0.0
-    """Largest norm of the gradient; 0 leaves it alone."""
+    """Largest norm of the gradient; 0: no limit."""
     rule: Literal["sgd", "rmsprop", "lars"] = "sgd"
-    """What scales the gradient: nothing; its own recent size (the paper's EfficientNets); each layer's weights."""
+    """What scales the gradient: sgd: nothing; rmsprop: its own recent size (the paper's EfficientNets); lars: the size
+    of each layer's weights."""
     decay_norm_and_bias: bool = False
-    """Let weight decay pull biases and batch-norm scales, too."""
+    """Apply weight decay to biases and batch-norm scales, too."""
     decay_factor: Annotated[float, Gt(0), Le(1)] = 0.97
-    """Schedule `exponential`: what each fall multiplies the learning rate by (EfficientNet: 0.97)."""
+    """Schedule `exponential`: factor of the learning rate at each fall (EfficientNet: 0.97)."""
     decay_every_steps: Annotated[int, Ge(0)] = 0
-    """Schedule `exponential`: steps from fall to fall, counted from the stage's first (EfficientNet: 2.4 epochs)."""
+    """Schedule `exponential`: steps between two falls, counted from the stage's start (EfficientNet: 2.4 epochs)."""
     rms_decay: Annotated[float, Ge(0), Lt(1)] = 0.9
     """Rule `rmsprop`: share of the mean square that each step keeps."""
     rms_epsilon: Annotated[float, Gt(0)] = 0.001
@@ -47,25 +48,26 @@ class Optimizer:
     trust_coefficient: Annotated[float, Gt(0)] = 0.001
     """Rule `lars`: length of a layer's update, as a share of its weights' length, at a learning rate of 1."""
     average_decay: Annotated[float, Ge(0), Lt(1)] = 0.0
-    """Evaluate and hand on a moving average of the weights that keeps this share each step; 0 takes the weights."""
+    """Evaluate, and give to the next stage, a moving average of the weights that keeps this share at each step; 0: the
+    weights themselves."""
 
     def check(self) -> None:
         """Check fields against each other."""
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
         if self.nesterov and self.rule == "rmsprop":
-            raise ValueError("nesterov is not for rule 'rmsprop', whose momentum is TensorFlow's")
+            raise ValueError("nesterov does not go with rule 'rmsprop', whose momentum is TensorFlow's")
         if self.schedule == "exponential" and not self.decay_every_steps:
             raise ValueError("schedule 'exponential' needs decay_every_steps above 0")
 
     def check_steps(self, total_steps: int) -> None:
-        """Refuse a stage that ends before the warm-up does."""
+        """Raise ConfigError if the stage ends before the warm-up does."""
         if self.schedule == "cosine" and self.warmup_steps >= total_steps:
             raise ConfigError(f"warmup_steps ({self.warmup_steps}) must be fewer than the stage's {total_steps} steps")
 
 
 class Descent(NamedTuple):
-    """An optimizer that is ready to use: optax's two functions, and the settings' `average_decay`."""
+    """An optimizer: optax's two functions, and the settings' `average_decay`."""
 
     init: optax.TransformInitFn
     update: optax.TransformUpdateExtraArgsFn
@@ -93,10 +95,10 @@ def _rule(config: Optimizer, rate: optax.ScalarOrSchedule) -> optax.GradientTran
     rmsprop  u ← γ g / √(ms + ε) + m u     θ' = θ − u          ms: a moving average of g²
     lars     u ← γ η ‖θ‖ / ‖g‖ · g + m u   θ' = θ − u          for each kernel; for biases and scales u ← γ g + m u
 
-    The last two have γ inside u, as TensorFlow and You et al. (2017) have: a fall of γ spares the momentum so far.
-    ms starts at 1, as in the TF1 that the authors used: small gradients start slowly, for about 1 / (1 − rms_decay)
-    steps. You et al. divide by ‖∇‖ + λ ‖θ‖ where optax has ‖∇ + λ θ‖: the same without weight decay λ; with it, optax's
-    update is never the smaller one.
+    The last two have γ inside u, as in TensorFlow and You et al. (2017): a fall of γ does not change the momentum so
+    far. ms starts at 1, as in the TF1 that the authors used: small gradients take small steps at first, for about 1 /
+    (1 − rms_decay) steps. You et al. divide by ‖∇‖ + λ ‖θ‖ where optax has ‖∇ + λ θ‖: the same without weight decay λ;
+    with it, optax's update is never the smaller one.
     """
     match config.rule:
         case "sgd":
@@ -114,7 +116,7 @@ def _rule(config: Optimizer, rate: optax.ScalarOrSchedule) -> optax.GradientTran
 
 
 def _trust_ratio(config: Optimizer) -> optax.GradientTransformation:
-    """Scale the update of each kernel by its layer's η ‖θ‖ / ‖g‖; a stack of blocks is as many layers."""
+    """Scale the update of each kernel by its layer's η ‖θ‖ / ‖g‖; each block of a stack is a layer."""
     layer = optax.scale_by_trust_ratio(trust_coefficient=config.trust_coefficient)
 
     def update(updates: PyTree, state: PyTree, params: PyTree) -> tuple[PyTree, PyTree]:
@@ -143,13 +145,14 @@ def _schedule(config: Optimizer, total_steps: int) -> optax.ScalarOrSchedule:
 
 
 def _staircase(config: Optimizer, step: Array) -> Array:
-    """rate · factor^⌊step / every⌋; falls count from the stage's first step, under the warm-up too, as EfficientNet's.
+    """rate · factor^⌊step / every⌋, counted from the stage's first step, warm-up included, as in EfficientNet.
 
-    In whole numbers: optax divides floats, and XLA's product with a rounded 1 / 141 is a step late.
+    The division is one of whole numbers: optax divides floats, and XLA's product with a rounded 1 / 141 falls one step
+    too late.
     """
     return config.learning_rate * config.decay_factor ** (step // config.decay_every_steps)
 
 
 def _is_kernel(params: PyTree) -> PyTree:
-    """By name, not by shape: the scales of stacked layers are matrices, too."""
+    """Tell kernels by their names, not by their shapes: the scales of stacked layers are matrices, too."""
     return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key not in NORM_AND_BIAS, params)

@@ -82,8 +82,8 @@ def about(path: Path) -> About:
         ) from None
 
 
-def _example(noted: Any) -> Example:
-    shape, dtype = tuple(noted["shape"]), noted["dtype"]
+def _example(value: Any) -> Example:
+    shape, dtype = tuple(value["shape"]), value["dtype"]
     sides = all(type(side) is int and 0 < side < LARGEST_SIDE for side in shape)
     if not sides or (dtype, len(shape)) not in (("uint8", 3), ("float32", 1)):
         raise ValueError

@@ -64,7 +64,7 @@ def test_what_a_diverged_seed_scores_is_told_as_no_number():
     json.dumps(summary, allow_nan=False)
     assert summary["final"]["nll"] == {"mean": None, "std": None, "seeds": {"0": 1.4, "1": None}}
     assert summary["final"]["accuracy"]["seeds"] == {"0": 0.7, "1": 0.1}
-    assert list(results.table(summary).columns[2].cells) == ["no number", "no number"]
+    assert list(results.table(summary).columns[2].cells) == ["not a number", "not a number"]
 
 
 def test_without_validation_nothing_is_selected():

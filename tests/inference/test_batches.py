@@ -70,5 +70,6 @@ def test_pictures_on_disk_are_read_from_a_row_on(tmp_path):
     for path, picture in zip(paths, pictures, strict=True):
         Image.fromarray(picture).save(path)
     on_disk = OnDisk(Files(paths, tmp_path), 0, Reading())
-    computed = in_batches(lambda batch: batch[:, 0, 0], [on_disk], [3, 2], first=3)
-    np.testing.assert_array_equal(np.concatenate(list(computed)), pictures[3:, 0, 0])
+    for batch_sizes, first in (([3, 3, 1], 3), ([4, 3], 4), ([5, 2], 5), ([4, 4], 0), ([7], 0)):
+        computed = in_batches(lambda batch: batch[:, 0, 0], [on_disk], batch_sizes, first)
+        np.testing.assert_array_equal(np.concatenate(list(computed)), pictures[first:, 0, 0])

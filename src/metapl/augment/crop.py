@@ -1,4 +1,4 @@
-"""Where the weak and the eval view look: crops and mirror images, uint8 in and uint8 out."""
+"""Crops and mirror images for the weak and the eval view; uint8 in, uint8 out."""
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,9 @@ RATIO = (3 / 4, 4 / 3)
 
 
 def flip_and_shift(images: Array, key: Array, flip: bool, pixels: int) -> Array:
-    """Mirror half of the images, then move each by up to `pixels` in each direction: pad with grey and crop.
+    """Mirror half of the images, then shift each by up to `pixels` in each direction: pad with grey and crop.
 
-    It is one warp by whole pixels.
+    Both are done in one warp by whole pixels.
     """
     flip_key, shift_key = jax.random.split(key)
     batch, _, width, _ = images.shape
@@ -26,8 +26,8 @@ def flip_and_shift(images: Array, key: Array, flip: bool, pixels: int) -> Array:
 def random_resized(images: Array, key: Array, flip: bool, size: int) -> Array:
     """Resize a random part of each image to `size` × `size`, and mirror half of them.
 
-    The part has 8 to 100 % of the area and sides of 3:4 to 4:3, and is cut to the image where it would not fit, instead
-    of being drawn again. Linear interpolation, averaging where it shrinks.
+    The part has 8 to 100 % of the area and sides of 3:4 to 4:3. A part that would not fit is cut to the image, not
+    drawn again. Interpolation is linear; shrinking averages.
     """
     flip_key, box_key = jax.random.split(key)
     batch, height, width, channels = images.shape
@@ -58,7 +58,7 @@ def centre(images: Array, size: int, part: float) -> Array:
     batch, height, width, channels = images.shape
     side = max(1, int(part * min(height, width)))
     top, left = (height - side) // 2, (width - side) // 2
-    # Not images[:, …]: of a batch whose size is not known yet, as in an export, that becomes a gather.
+    # Not images[:, …]: if the size of the batch is symbolic, as in an export, that becomes a gather.
     rows = jax.lax.slice_in_dim(images, top, top + side, axis=1)
     middle = jax.lax.slice_in_dim(rows, left, left + side, axis=2)
     if side == size:

@@ -9,7 +9,7 @@ from metapl.types import Array
 
 
 class Mixture(NamedTuple):
-    """Which examples are mixed with each other, and how much of each stays."""
+    """Which examples are mixed, and the share of each example that stays."""
 
     part: Array  # [B]
     order: Array  # [B]
@@ -21,7 +21,7 @@ class Mixture(NamedTuple):
 
 
 def draw(key: Array, size: int, alpha: float, dtype: jnp.dtype) -> Mixture:
-    """Draw λ ~ Beta(α, α) for each example, and a random order of the batch, so that every example takes part twice."""
+    """Draw a share λ ~ Beta(α, α) for each example, and a random order of the batch that gives its partner."""
     part_key, order_key = jax.random.split(key)
     part = jax.random.beta(part_key, alpha, alpha, (size,), dtype)
     return Mixture(part, jax.random.permutation(order_key, size))

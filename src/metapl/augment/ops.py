@@ -1,8 +1,8 @@
 """The picture operations of AutoAugment, as three families that work on a whole batch at once.
 
 A *lookup* replaces each grey level by another, with a table for each image and channel; a *blend* mixes the image with
-a degenerate one; a *warp* fetches each pixel from somewhere else. What a family needs is made by one small function an
-operation (a table, a degenerate image, a matrix), so that images of one batch can go through different operations in
+a degenerate one; a *warp* takes each pixel from another place. One small function for each operation makes what its
+family needs (a table, a degenerate image, a matrix), so that images of one batch can go through different operations in
 the same pass.
 
 Pictures are uint8 [B, H, W, C] with C = 1 or 3. All arithmetic on pixels is in whole numbers (parameters are rounded
@@ -11,7 +11,7 @@ to 1/65,536), so that it is the same on every device, compiled or not. Against P
 - `invert`, `posterize`, `solarize`, `equalize`, `grey`, `mean_grey` and `smooth` are equal;
 - `autocontrast` and `blend` are at most one grey level away: Pillow cuts off a float that may lie just below a whole
   number;
-- warps fetch the nearest pixel, as Pillow does by default and TensorFlow in the paper's code, with Pillow's rounding;
+- warps take the nearest pixel, as Pillow does by default and TensorFlow in the paper's code, with Pillow's rounding;
   a pixel may differ where its float64 matrix rounds to another 1/65,536 (none in RandAugment's range on 32×32).
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from metapl.types import Array
 
 GREY = 128
-"""What is seen where there is no picture, as in the TensorFlow code of AutoAugment and of the paper; Pillow's is 0."""
+"""Fills places outside the picture, as in the TensorFlow code of AutoAugment and of the paper; Pillow fills with 0."""
 
 _LEVELS = np.arange(256, dtype=np.int32)
 _FRACTION_BITS = 16
@@ -36,12 +36,12 @@ def lookup(images: Array, tables: Array) -> Array:
     batch, height, width, channels = images.shape
     values = jnp.moveaxis(images, -1, 1).reshape(batch, channels, height * width).astype(jnp.int32)
     tables = jnp.broadcast_to(tables, (batch, channels, 256)).astype(jnp.uint8)
-    found = jnp.take_along_axis(tables, values, axis=-1, mode="promise_in_bounds")
-    return jnp.moveaxis(found.reshape(batch, channels, height, width), 1, -1)
+    replaced = jnp.take_along_axis(tables, values, axis=-1, mode="promise_in_bounds")
+    return jnp.moveaxis(replaced.reshape(batch, channels, height, width), 1, -1)
 
 
 def identity_table() -> Array:
-    """Leave every level where it is."""
+    """Keep every level."""
     return jnp.asarray(_LEVELS)[None, None]
 
 
@@ -81,9 +81,9 @@ def equalize(counts: Array) -> Array:
 def histograms(images: Array) -> Array:
     """Count the pixels of each level: [B, C, 256].
 
-    By scattered additions: under 1 ms for 128×32×32×3 on two CPU cores, where sorting took 34 ms, and a product of
-    one-hot halves (16 × 16 levels) 160 ms. Each image by itself: counts of a whole batch in one row would be added up
-    among the devices that share it.
+    Computed by scattered additions: under 1 ms for 128×32×32×3 on two CPU cores, where sorting took 34 ms, and a
+    product of one-hot halves (16 × 16 levels) 160 ms. Each image is counted separately: in one array for the whole
+    batch, devices that share the batch would have to add up their counts.
     """
     channels = images.shape[-1]
     first = 256 * jnp.arange(channels, dtype=jnp.int32)
@@ -97,7 +97,7 @@ def histograms(images: Array) -> Array:
 
 
 def _divide(numbers: Array, by: Array | int) -> Array:
-    """Divide whole numbers that are not negative; `//` minds the signs and takes three times as long."""
+    """Divide whole numbers that are not negative; `//` also handles signs, and takes three times as long."""
     return jax.lax.div(*jnp.broadcast_arrays(numbers, jnp.int32(by)))
 
 
@@ -113,19 +113,19 @@ def _brightest(counts: Array) -> Array:
 
 
 def blend(degenerate: Array, images: Array, factor: Array) -> Array:
-    """Go from `degenerate` (factor 0) to `images` (factor 1), or beyond, and cut off what leaves 0 to 255."""
+    """Mix `degenerate` (factor 0) and `images` (factor 1), or extrapolate (above 1), and clip to 0 to 255."""
     start = degenerate.astype(jnp.int32)
     way = _fixed(factor)[:, None, None, None] * (images.astype(jnp.int32) - start)
     return jnp.clip(start + (way >> _FRACTION_BITS), 0, 255).astype(jnp.uint8)
 
 
 def black() -> Array:
-    """Brightness starts from nothing."""
+    """Brightness blends with black."""
     return jnp.zeros((1, 1, 1, 1), jnp.int32)
 
 
 def grey(images: Array) -> Array:
-    """Color starts from the luminance (ITU-R 601, in Pillow's 16-bit weights); a grey picture is its own."""
+    """Color blends with the luminance (ITU-R 601, with Pillow's 16-bit weights); that of a grey picture is itself."""
     if images.shape[-1] == 1:
         return images.astype(jnp.int32)
     weighted = images.astype(jnp.int32) * jnp.asarray([19595, 38470, 7471], jnp.int32)
@@ -133,14 +133,14 @@ def grey(images: Array) -> Array:
 
 
 def mean_grey(images: Array) -> Array:
-    """Contrast starts from the mean luminance, rounded."""
+    """Contrast blends with the mean luminance, rounded."""
     pixels = images.shape[1] * images.shape[2]
     total = grey(images).sum(axis=(1, 2, 3), keepdims=True)
     return (2 * total + pixels) // (2 * pixels)
 
 
 def smooth(images: Array) -> Array:
-    """Sharpness starts from a blurred image: weights 1, in the middle 5; the outermost pixels stay."""
+    """Sharpness blends with a blurred image: weights 1, and 5 for the middle; the outermost pixels stay."""
     values = images.astype(jnp.int32)
     height, width = values.shape[1:3]
     padded = jnp.pad(values, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -152,11 +152,11 @@ def smooth(images: Array) -> Array:
     return jnp.where(inside, blurred, values)
 
 
-# Warps: matrices [B, 2, 3] int32 in 1/65,536, from the place of a pixel to the place it is fetched from.
+# Warps: matrices [B, 2, 3] int32 in 1/65,536, from the place of a pixel to the place that it is taken from.
 
 
 def warp(images: Array, matrices: Array) -> Array:
-    """Fetch each pixel from the nearest place that its image's matrix says; outside the picture it is `GREY`."""
+    """Take each pixel from the place that its image's matrix gives, rounded; outside the picture it is `GREY`."""
     batch, height, width, channels = images.shape
     y, x = jnp.mgrid[:height, :width].astype(jnp.int32).reshape(2, -1)
     to_x, to_y, shift = jnp.moveaxis(matrices[..., None], 2, 0)  # each [B, 2, 1]
@@ -165,14 +165,14 @@ def warp(images: Array, matrices: Array) -> Array:
     inside = (source_x >= 0) & (source_x < width) & (source_y >= 0) & (source_y < height)
     index = jnp.where(inside, source_y * width + source_x, 0)[..., None]
     flat = images.reshape(batch, height * width, channels)
-    found = jnp.take_along_axis(flat, index, axis=1, mode="promise_in_bounds")
-    return jnp.where(inside[..., None], found, jnp.uint8(GREY)).reshape(images.shape)
+    pixels = jnp.take_along_axis(flat, index, axis=1, mode="promise_in_bounds")
+    return jnp.where(inside[..., None], pixels, jnp.uint8(GREY)).reshape(images.shape)
 
 
 def matrix(a: Array, b: Array, c: Array, d: Array, e: Array, f: Array) -> Array:
-    """Say that what is seen at (x, y) comes from (a x + b y + c, d x + e y + f), pixels being squares of side 1.
+    """Make the matrix that takes the pixel at (x, y) from (a x + b y + c, d x + e y + f); pixels are squares of side 1.
 
-    Each argument is [B] or a scalar. The centre of the first pixel is (½, ½), which the last column makes up for.
+    Each argument is [B] or a scalar. The centre of the first pixel is (½, ½); the last column corrects for it.
     """
     rows = [jnp.stack(jnp.broadcast_arrays(p, q, r + (p + q) / 2), -1) for p, q, r in ((a, b, c), (d, e, f))]
     return _fixed(jnp.stack(rows, -2))
@@ -191,7 +191,7 @@ def shear_y(slope: Array) -> Array:
 
 
 def translate(right: Array, down: Array) -> Array:
-    """Fetch each pixel from so many pixels [B] to the right and below."""
+    """Take each pixel from so many pixels [B] to the right and below."""
     one, zero = jnp.ones_like(right), jnp.zeros_like(right)
     return matrix(one, zero, right, zero, one, down)
 
@@ -204,7 +204,7 @@ def rotate(degrees: Array, height: int, width: int) -> Array:
 
 
 def flip_and_shift(flipped: Array, right: Array, down: Array, width: int) -> Array:
-    """Mirror where `flipped` [B], then fetch from `right` and `down` whole pixels away."""
+    """Mirror if `flipped` [B], then take each pixel from `right` and `down` whole pixels away."""
     one, zero = jnp.ones_like(right), jnp.zeros_like(right)
     sign = jnp.where(flipped, -one, one)
     return matrix(sign, zero, jnp.where(flipped, width + right, right), zero, one, down)
@@ -214,11 +214,11 @@ def _fixed(number: Array) -> Array:
     return jnp.round(number * (1 << _FRACTION_BITS)).astype(jnp.int32)
 
 
-# Cutout has nothing to choose from: every image gets one.
+# Cutout is not drawn like the other operations: every image gets one.
 
 
 def cutout(images: Array, size: int, key: Array) -> Array:
-    """Grey out a square of `size` pixels whose middle lies anywhere in the image; what sticks out is cut off."""
+    """Grey out a square of `size` pixels whose middle is anywhere in the image; it may extend beyond the image."""
     batch, height, width, _ = images.shape
     key_y, key_x = jax.random.split(key)
     top = jax.random.randint(key_y, (batch, 1), 0, height) - size // 2

@@ -1,7 +1,7 @@
 """RandAugment: each image goes through N operations, drawn evenly from a set, all of the same magnitude M.
 
 Magnitude 10 is the end of AutoAugment's range, as in the TensorFlow code of RandAugment and of the paper; larger
-ones go on in the same proportion, but for operations whose range has an end. With s = M / 10:
+ones continue in the same proportion, except for operations whose range has an end. With s = M / 10:
 
 | operation                                | value                                  | M = 0 | M = 10  | M = 16    |
 |------------------------------------------|----------------------------------------|-------|---------|-----------|
@@ -55,7 +55,7 @@ Op = Literal[
 CIFAR_OPS: tuple[Op, ...] = get_args(Op)
 """The paper's Table 5 for CIFAR-10 and ImageNet."""
 SVHN_OPS: tuple[Op, ...] = tuple(op for op in CIFAR_OPS if op not in ("sample_pairing", "rotate", "translate_x"))
-"""The paper's Table 5 for SVHN: a 6 is no 9, and half an 8 is a 3."""
+"""The paper's Table 5 for SVHN: rotated, a 6 looks like a 9, and half of an 8 looks like a 3."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RandAugment:
     layers: Annotated[int, Ge(0)] = 2
     """Operations that each image goes through (N)."""
     magnitude: Annotated[float, Ge(0), Le(30)] = 16.0
-    """Their strength (M): 10 is the end of AutoAugment's ranges, beyond it they go on."""
+    """Their strength (M): 10 is the end of AutoAugment's ranges; larger values go beyond them."""
     probability: Annotated[float, Gt(0), Le(1)] = 0.5
     """Chance that an operation is done, not skipped. RandAugment's own paper: 1."""
     translate: Annotated[float, Ge(0), Le(1)] = 0.125
@@ -74,8 +74,8 @@ class RandAugment:
     """The operations to draw from. All are those of the paper for CIFAR-10 and ImageNet; SVHN goes without
     sample_pairing, rotate and translate_x."""
     partners: Literal["any", "next"] = "any"
-    """Which image of the batch sample_pairing mixes in. "next", as good where batches are drawn at random, is for many
-    devices: for "any", each of them gathers the pictures of all."""
+    """Which image of the batch sample_pairing mixes in. "next" is for many devices, and as good if batches are drawn at
+    random; with "any", each device has to gather the pictures of all devices."""
     cutout: Annotated[int, Ge(0)] = 0
     """Side in pixels of a grey square on top of all; 0: none. The paper's code: 16 for CIFAR."""
 
@@ -90,14 +90,14 @@ class Draw(NamedTuple):
 
 
 def distort(config: RandAugment, images: Array, key: Array) -> Array:
-    """Send a batch of pictures through `layers` random operations, and cut a square out of each if so asked."""
+    """Apply `layers` random operations to each picture of a batch, then cutout if the settings ask for it."""
     layers_key, cutout_key = jax.random.split(key)
 
     def one_layer(distorted: Array, key: Array) -> tuple[Array, None]:
         return layer(config, distorted, images, draw(config, len(images), key)), None
 
-    # A loop, for the compiler to finish a layer before the next one reads it. Written out one after the other, it fuses
-    # them and computes the same pixels many times: six times slower on the CPU, where it ignores barriers.
+    # A loop makes the compiler finish a layer before the next one reads it. Without the loop, it fuses the layers and
+    # computes the same pixels many times: six times slower on the CPU, where it ignores barriers.
     distorted, _ = jax.lax.scan(one_layer, images, jax.random.split(layers_key, config.layers))
     return ops.cutout(distorted, config.cutout, cutout_key) if config.cutout else distorted
 
@@ -109,7 +109,7 @@ def draw(config: RandAugment, batch: int, key: Array) -> Draw:
     op = jax.random.choice(op_key, choices, (batch,))
     op = jnp.where(jax.random.bernoulli(skip_key, config.probability, (batch,)), op, -1)
     sign = jax.random.rademacher(sign_key, (batch,), jnp.float32)
-    # Another image than itself: alone in its batch, an image is its own partner.
+    # The partner is another image; only an image that is alone in its batch is its own partner.
     distance = jax.random.randint(partner_key, (batch,), 1, max(batch, 2))
     partner = (jnp.arange(batch, dtype=jnp.int32) + distance) % batch
     return Draw(op, jnp.full((batch,), config.magnitude, jnp.float32), sign, partner)
@@ -153,12 +153,12 @@ def _degenerate(config: RandAugment, images: Array, originals: Array, draw: Draw
 
 
 def _partners(config: RandAugment, originals: Array, draw: Draw) -> Array:
-    """What a roll moves between devices is one image each; of what an index asks for, a compiler cannot know that."""
+    """The images to mix in. A roll moves one image between devices; with an index, the compiler must gather all."""
     return jnp.roll(originals, -1, axis=0) if config.partners == "next" else originals[draw.partner]
 
 
 def _factor(op: Array, strength: Array) -> Array:
-    """How much of the image itself a blend shows."""
+    """The image's own share in a blend."""
     return jnp.where(_is_one_of(op, _ENHANCEMENTS), 0.1 + 1.8 * strength, 1 - jnp.minimum(0.4 * strength, 0.4))
 
 
@@ -176,7 +176,7 @@ def _matrices(config: RandAugment, images: Array, op: Array, strength: Array) ->
 
 
 def _choose(config: RandAugment, op: Array, family: dict[Op, Array], otherwise: Array) -> Array:
-    """Take for each image what its operation needs; the compiler drops what no operation of the set asks for."""
+    """Take for each image what its operation needs; the compiler removes what no operation of the set needs."""
     for name, made in family.items():
         if name in config.ops:
             here = (op == _place(name)).reshape(-1, *[1] * (made.ndim - 1))

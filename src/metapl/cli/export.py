@@ -79,7 +79,7 @@ def export(args: Sequence[str]) -> None:
     _say_what_was_written(exported, asked, out)
 
 
-def _write(loaded: Predictor, kinds: Sequence[str], asked: check.Asked, out: Path) -> list[Exported]:
+def _write(loaded: Predictor, kinds: Sequence[str], asked: check.CheckExamples, out: Path) -> list[Exported]:
     """Write the files into a temporary folder, check them, and move them to `out` when all are right."""
     with tempfile.TemporaryDirectory(prefix=".metapl-", dir=out) as scratch:
         place = Path(scratch)
@@ -94,7 +94,7 @@ def _write(loaded: Predictor, kinds: Sequence[str], asked: check.Asked, out: Pat
     return exported
 
 
-def _write_one(loaded: Predictor, kind: str, asked: check.Asked, place: Path) -> Exported:
+def _write_one(loaded: Predictor, kind: str, asked: check.CheckExamples, place: Path) -> Exported:
     file, writer = FORMATS[kind]
     ask = writer(loaded if kind == "safetensors" else plain(loaded), place / file)
     difference = check.largest_difference(loaded, ask, asked.examples)
@@ -103,9 +103,9 @@ def _write_one(loaded: Predictor, kind: str, asked: check.Asked, place: Path) ->
     return Exported(kind, file, difference)
 
 
-def _say_what_was_written(exported: Sequence[Exported], asked: check.Asked, out: Path) -> None:
+def _say_what_was_written(exported: Sequence[Exported], asked: check.CheckExamples, out: Path) -> None:
     """Say what was written and how it was checked."""
     tell = sayer(Terminal())
     for each in exported:
-        tell(f"{each.file}: largest difference {each.difference:.1e} on {len(asked.examples)} {asked.what}")
+        tell(f"{each.file}: largest difference {each.difference:.1e} on {len(asked.examples)} {asked.words}")
     tell(f"Wrote {out}: {', '.join(each.file for each in exported)}, model_card.md and classes.json")

@@ -1,1 +1,1 @@
-"""Ask trained networks about pictures, and measure how good their predictions are."""
+"""Evaluate trained networks: load them, compute their predictions, and score these."""

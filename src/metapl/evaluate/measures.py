@@ -1,9 +1,9 @@
-"""How good a network's answers are: plain NumPy on logits and labels.
+"""Scores of a network's predictions: plain NumPy on logits and labels.
 
 Accuracy is the share of examples whose most probable class is the right one; top-5 accuracy, of those whose right class
-is among the five most probable. ReaL precision@1 counts an answer as right if it is any of the labels that were found
-right for the picture, and leaves out pictures that have none (Beyer et al., 2020). The expected calibration error is
-Σ_b n_b/N · |accuracy_b − confidence_b| over 15 bins of equal width (Guo et al., 2017).
+is among the five most probable. ReaL precision@1 counts a prediction as right if it is any of the labels that
+ImageNet-ReaL has for the picture, and leaves out pictures without labels (Beyer et al., 2020). The expected
+calibration error is Σ_b n_b/N · |accuracy_b − confidence_b| over 15 bins of equal width (Guo et al., 2017).
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ Labels = NDArray[np.int32]  # [N]
 
 
 class Scores(NamedTuple):
-    """One network on one part of the data; None is what cannot be said of these data."""
+    """One network on one part of the data; a score that these data do not allow is None."""
 
     accuracy: float
     nll: float  # mean of −log of the right class's probability
@@ -28,7 +28,7 @@ class Scores(NamedTuple):
 
 
 def score(logits: Logits, labels: Labels, real: NDArray[np.bool_] | None = None) -> Scores:
-    """Compare answers with labels; `real` [N, classes] says which labels ImageNet-ReaL takes for right."""
+    """Compare predictions with labels; `real` [N, classes] says which labels are right by ImageNet-ReaL."""
     guesses, classes = logits.argmax(-1), logits.shape[-1]
     right = guesses == labels
     log_probabilities = log_softmax(logits)
@@ -42,16 +42,16 @@ def score(logits: Logits, labels: Labels, real: NDArray[np.bool_] | None = None)
 
 
 def log_softmax(logits: Logits) -> NDArray[np.float64]:
-    """Take the logarithms of the probabilities, in double precision: a sum over many examples loses none of them."""
-    with np.errstate(invalid="ignore"):  # what training has blown up scores nan, and the run says so
+    """Logarithms of the probabilities, in double precision, so that sums over many examples are exact enough."""
+    with np.errstate(invalid="ignore"):  # a diverged network scores nan, and the run says so
         shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
         return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
 
 
 def top_accuracy(logits: Logits, labels: Labels, k: int) -> float:
-    """Share of examples for which fewer than `k` classes stand before the right one; of equals, the first does.
+    """Share of examples for which fewer than `k` classes rank before the right one; of equal logits, the first does.
 
-    What is no number stands first, as `argmax` has it: a diverged network would be right about everything.
+    NaN ranks first, as in `argmax`: otherwise a diverged network would be right about everything.
     """
     logits = np.where(np.isnan(logits), np.inf, logits)
     of_right = np.take_along_axis(logits, labels[:, None], -1)
@@ -60,7 +60,7 @@ def top_accuracy(logits: Logits, labels: Labels, k: int) -> float:
 
 
 def real_accuracy(guesses: NDArray[np.int64], real: NDArray[np.bool_]) -> float | None:
-    """Precision@1 over the pictures that have a right label; None if none has."""
+    """Precision@1 over the pictures that have a right label; None if no picture has one."""
     counted = real.any(-1)
     right = np.take_along_axis(real, guesses[:, None], -1)[:, 0]
     return float(right[counted].mean()) if counted.any() else None
@@ -75,11 +75,11 @@ def calibration_error(confidences: NDArray[np.float64], right: NDArray[np.bool_]
 
 
 def confusion(logits: Logits, labels: Labels) -> NDArray[np.int64]:
-    """Count [right class, answer]."""
+    """Count predictions: [true class, predicted class]."""
     classes = logits.shape[-1]
     return np.bincount(labels * classes + logits.argmax(-1), minlength=classes**2).reshape(classes, classes)
 
 
 def per_class_accuracy(confusion: NDArray[np.int64]) -> list[float | None]:
-    """Share of each class's examples that are answered right; None for a class without any."""
+    """Share of each class's examples that are predicted right; None for a class without examples."""
     return [float(row[i] / row.sum()) if row.sum() else None for i, row in enumerate(confusion)]

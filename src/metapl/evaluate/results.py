@@ -1,11 +1,11 @@
-"""Which of a run's evaluations count: three rules side by side, none of which has seen the test labels.
+"""Which of a run's evaluations count: three rules, none of which chooses by the test labels.
 
-`final`                the weights at the end, whatever they are worth: the paper's rule (Section 3.2).
-`median_last_20`       the median of the last 20 evaluations, each score by itself.
+`final`                the weights at the end, good or bad: the paper's rule (Section 3.2).
+`median_last_20`       the median of the last 20 evaluations, for each score separately.
 `validation_selected`  the evaluation with the best validation accuracy, the earliest of equals.
 
-All three look at the last stage alone: what a run gives is that stage's network, and an earlier one may be of another
-kind. The best score on the test data is nowhere: it would be chosen by the answers that it is to be judged by.
+All three look at the last stage only: its network is the result of the run, and an earlier stage may train another
+network. The best score on the test data is not reported: it would be chosen by the data that it is measured on.
 """
 
 import csv
@@ -32,7 +32,7 @@ _TITLES = {
 
 
 class Evaluation(NamedTuple):
-    """What one seed's network scored after `step` steps of a stage."""
+    """Scores of one seed's network after `step` steps of a stage."""
 
     seed: int
     stage: int
@@ -41,27 +41,27 @@ class Evaluation(NamedTuple):
     val: Scores | None
 
 
-Rule = Callable[[Sequence[Evaluation]], Scores]  # from one seed's evaluations in the last stage, in their order
+Rule = Callable[[Sequence[Evaluation]], Scores]  # from one seed's evaluations in the last stage, in order
 
 
 def final(history: Sequence[Evaluation]) -> Scores:
-    """What the run ended with."""
+    """Scores of the last evaluation."""
     return history[-1].test
 
 
 def median_last_20(history: Sequence[Evaluation]) -> Scores:
-    """The middle of the last evaluations, or of all if there are fewer."""
+    """Medians over the last 20 evaluations, or over all if there are fewer."""
     columns = zip(*(evaluation.test for evaluation in history[-LAST:]), strict=True)
     return Scores(*(None if None in column else float(np.median(column)) for column in columns))  # type: ignore[arg-type]
 
 
 def selected(history: Sequence[Evaluation]) -> Evaluation:
-    """The evaluation that validation would have stopped at."""
+    """The evaluation with the best validation accuracy."""
     return max(history, key=lambda e: (-1.0 if e.val is None else e.val.accuracy, -e.step))
 
 
 def summarize(history: Sequence[Evaluation]) -> dict[str, Any]:
-    """Scores under each rule, as mean and spread over the seeds and for each seed; ready for JSON."""
+    """Scores by each rule: mean and standard deviation over the seeds, and each seed's own; ready for JSON."""
     last_stage = max(evaluation.stage for evaluation in history)
     runs: dict[int, list[Evaluation]] = {}
     for evaluation in history:
@@ -84,10 +84,10 @@ def summarize(history: Sequence[Evaluation]) -> dict[str, Any]:
 
 
 def spread(values: Mapping[int, float]) -> dict[str, Any]:
-    """Mean, standard deviation (n − 1) and each seed's own; None for what is no number, which JSON does not have."""
+    """Mean, standard deviation (n − 1) and each seed's own value; None for NaN and infinity, which JSON lacks."""
     mean, std = mean_and_std(np.array(list(values.values())))
-    own = {str(seed): _finite(value) for seed, value in values.items()}
-    return {"mean": _finite(mean), "std": _finite(std), "seeds": own}
+    of_seeds = {str(seed): _finite(value) for seed, value in values.items()}
+    return {"mean": _finite(mean), "std": _finite(std), "seeds": of_seeds}
 
 
 def _finite(value: float) -> float | None:
@@ -101,7 +101,7 @@ def _over_seeds(runs: Mapping[int, Sequence[Evaluation]], rule: Rule) -> dict[st
 
 
 def table(summary: Mapping[str, Any], part: str = "test") -> Table:
-    """The rules beside each other, for a terminal."""
+    """A table of the scores by each rule, for a terminal."""
     seeds = len(summary["final"]["accuracy"]["seeds"])
     shown = [name for name in _TITLES if name in summary["final"]]
     result = Table(f"{part} scores", title=f"mean ± std over {seeds} seeds" if seeds > 1 else None)
@@ -120,13 +120,13 @@ def table(summary: Mapping[str, Any], part: str = "test") -> Table:
 
 
 def percent(entry: Mapping[str, Any]) -> str:
-    """A share as tables have it: "93.21 ± 0.31 % (10 seeds)"."""
+    """Format a share: "93.21 ± 0.31 % (10 seeds)"."""
     seeds = len(entry["seeds"])
     return f"{100 * entry['mean']:.2f}" + (f" ± {100 * entry['std']:.2f} % ({seeds} seeds)" if seeds > 1 else " %")
 
 
 def write_evaluations(path: Path, history: Sequence[Evaluation]) -> None:
-    """One row for each evaluation, so that anyone can draw their own curves."""
+    """Write one row for each evaluation."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         val = [f"val_{name}" for name in Scores._fields]
@@ -137,7 +137,7 @@ def write_evaluations(path: Path, history: Sequence[Evaluation]) -> None:
 
 def _cell(name: str, entry: Mapping[str, Any], seeds: int) -> str:
     if entry["mean"] is None:
-        return "no number"
+        return "not a number"
     scale, digits = (1, 4) if name == "nll" else (100, 2)
     mean = f"{scale * entry['mean']:.{digits}f}"
     return f"{mean} ± {scale * entry['std']:.{digits}f}" if seeds > 1 else mean

@@ -1,1 +1,1 @@
-"""`metapl export`: a run's network in files that other programs read, the preprocessing inside, checked on pictures."""
+"""`metapl export`: write a run's network, with its preprocessing, as files for other programs, and check them."""

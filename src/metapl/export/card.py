@@ -1,4 +1,4 @@
-"""The model card: what a stranger has to know who finds an export, in one page of Markdown."""
+"""The model card: what a user of an export has to know, on one page of Markdown."""
 
 import json
 import math
@@ -11,7 +11,7 @@ import jax
 import metapl
 from metapl.evaluate.finished_run import read_json
 from metapl.evaluate.predictor import Predictor
-from metapl.export.check import Asked
+from metapl.export.check import CheckExamples
 from metapl.runs.result import method_name
 from metapl.schema import ConfigError
 
@@ -24,14 +24,14 @@ SCORES = {
 
 
 class Exported(NamedTuple):
-    """One file and how far its answers were from the run's."""
+    """One file, and the largest difference of its probabilities from the run's."""
 
     kind: str
     file: str
     difference: float
 
 
-def card(predictor: Predictor, exported: Sequence[Exported], asked: Asked) -> str:
+def card(predictor: Predictor, exported: Sequence[Exported], checked: CheckExamples) -> str:
     """Write the page."""
     parts = [
         f"# Model card: {predictor.config.stage_models[-1].name}, trained with {method_name(predictor.config)}",
@@ -39,22 +39,22 @@ def card(predictor: Predictor, exported: Sequence[Exported], asked: Asked) -> st
         "## Network and training",
         _network(predictor),
         f"## Classes ({len(predictor.class_names)})",
-        "In the order of the answer's columns; also in `classes.json`.",
+        "In the order of the output's columns; also in `classes.json`.",
         _json_block(list(predictor.class_names)),
         "## Input and output",
         _input(predictor),
         "## Numbers measured",
         _numbers(predictor),
         "## Files",
-        _files(exported, asked),
+        _files(exported, checked),
         "## How to run it",
-        *(_code(one, predictor) for one in exported),
+        *(_code(file, predictor) for file in exported),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _json_block(value: Any) -> str:
-    """Whatever names hold, it stays a text: in a code block nothing is markup, and no backtick ends it early."""
+    """Write JSON in a code block, where names cannot become markup; backticks are escaped, so that none ends it."""
     return "```json\n" + json.dumps(value, indent=1, ensure_ascii=False).replace("`", "\\u0060") + "\n```"
 
 
@@ -75,21 +75,21 @@ def _input(predictor: Predictor) -> str:
         height, width, channels = predictor.example.shape
         colour = "grey" if channels == 1 else "RGB"
         lines += [
-            f"- Before: apply the EXIF orientation, make it {colour}, cut the largest centred part of the proportions "
-            f"{height}×{width} (height × width), and scale it to that with Pillow's bilinear filter.",
-            f"- Inside: {_inside(predictor)}.",
+            f"- You do this first: apply the EXIF orientation, convert to {colour}, cut out the largest centred part "
+            f"with the proportions {height}×{width} (height × width), and scale it to that size with Pillow's bilinear "
+            "filter.",
+            f"- The model does the rest: {_inside(predictor)}.",
         ]
     lines.append(f"- Output `probabilities`: float32 [batch, {len(predictor.class_names)}], each row adds up to 1.")
-    lines.append(f"- Inside, logits are divided by the temperature {predictor.temperature:g}.")
+    lines.append(f"- The model divides logits by the temperature {predictor.temperature:g}.")
     return "\n".join(lines)
 
 
 def _inside(predictor: Predictor) -> str:
     view = predictor.config.augmentation
     middle = f"the middle {view.centre:g} is resized to {view.size}×{view.size}, then " if view.size else ""
-    return (
-        f"{middle}values are divided by 255, {list(view.mean)} is taken away and {list(view.std)} divides what is left"
-    )
+    scaled = f"{list(view.mean)} is subtracted, and the rest is divided by {list(view.std)}"
+    return f"{middle}values are divided by 255, {scaled}"
 
 
 def _numbers(predictor: Predictor) -> str:
@@ -102,22 +102,22 @@ def _numbers(predictor: Predictor) -> str:
             continue
         rows.append(f"| {name} | {value:.4f} |")
     if not rows:
-        return "The run's folder had no result to tell of."
+        return "The run's folder has no results."
     table = "\n".join(["| on the run's test part | |", "|---|---|", *rows])
     return table + "\n\nMeasured on the run's weights at the end of training, without the temperature."
 
 
-def _files(exported: Sequence[Exported], asked: Asked) -> str:
-    lines = [f"Checked on {len(asked.examples)} {asked.what}; the largest difference of any probability:", ""]
-    return "\n".join(lines + [f"- `{one.file}` ({one.kind}): {one.difference:.1e}" for one in exported])
+def _files(exported: Sequence[Exported], checked: CheckExamples) -> str:
+    lines = [f"Checked on {len(checked.examples)} {checked.words}; the largest difference of any probability:", ""]
+    return "\n".join(lines + [f"- `{file.file}` ({file.kind}): {file.difference:.1e}" for file in exported])
 
 
-def _code(one: Exported, predictor: Predictor) -> str:
-    load, ask = _CODE[one.kind]
-    lines = [load, 'classes = json.load(open("classes.json", encoding="utf-8"))', *_picture(predictor), ask]
-    if one.kind == "safetensors":
-        lines = [load, ask]
-    return f"### {one.file}\n\n```python\n" + "\n".join(lines) + "\n```"
+def _code(exported: Exported, predictor: Predictor) -> str:
+    load, predict = _CODE[exported.kind]
+    lines = [load, 'classes = json.load(open("classes.json", encoding="utf-8"))', *_picture(predictor), predict]
+    if exported.kind == "safetensors":
+        lines = [load, predict]
+    return f"### {exported.file}\n\n```python\n" + "\n".join(lines) + "\n```"
 
 
 def _picture(predictor: Predictor) -> list[str]:
@@ -151,7 +151,7 @@ _CODE: Mapping[str, tuple[str, str]] = {
 
 
 def _read(file: Path) -> dict[str, Any]:
-    """A file of the run; where it is damaged or not there, the card says less."""
+    """Read a JSON file of the run; empty if it is damaged or missing: the card then says less."""
     try:
         return read_json(file) or {}
     except ConfigError:

@@ -1,4 +1,4 @@
-"""The three kinds of files. Each is written, then read back from the disk, as a function that can be asked."""
+"""The three kinds of files. Each is written, then read back from the disk as a function that predicts."""
 
 import dataclasses
 import json
@@ -13,18 +13,18 @@ from jax import export as jax_export
 
 from metapl import models, weights
 from metapl.evaluate.predictor import Predictor
-from metapl.export.check import Ask, Examples
+from metapl.export.check import Examples, Predict
 from metapl.schema import ConfigError, to_dict
 from metapl.system import runtime
 from metapl.types import Array
 
 PROTOBUF_LIMIT = 2**31  # bytes of one message, which an ONNX file is
 
-Write = Callable[[Predictor, Path], Ask]
+Write = Callable[[Predictor, Path], Predict]
 
 
 def about(predictor: Predictor) -> dict[str, str]:
-    """What an export says of itself, as texts."""
+    """Metadata of an export, as texts."""
     view = to_dict(predictor.config.augmentation)
     return {
         "classes": json.dumps(predictor.class_names),
@@ -35,7 +35,7 @@ def about(predictor: Predictor) -> dict[str, str]:
 
 
 def plain(predictor: Predictor) -> Predictor:
-    """The same network in float32, without what saves memory in training: what other programs compute best."""
+    """The same network in float32 and without `remat`: other programs compute that best."""
     model: Any = predictor.config.stage_models[-1]
     fields = {field.name for field in dataclasses.fields(model)}
     changes = {name: value for name, value in (("precision", "float32"), ("remat", False)) if name in fields}
@@ -44,12 +44,12 @@ def plain(predictor: Predictor) -> Predictor:
 
 
 def is_rough(predictor: Predictor) -> bool:
-    """Was the network trained in fewer digits than the export has?"""
+    """Whether the network was trained with fewer digits than the export has."""
     return getattr(predictor.config.stage_models[-1], "precision", "float32") != "float32"
 
 
-def write_onnx(predictor: Predictor, path: Path) -> Ask:
-    """Write an ONNX model; asked with onnxruntime."""
+def write_onnx(predictor: Predictor, path: Path) -> Predict:
+    """Write an ONNX model, and run it with onnxruntime."""
     try:
         import onnx
         import onnxruntime
@@ -58,28 +58,28 @@ def write_onnx(predictor: Predictor, path: Path) -> Ask:
     from metapl.export.onnx_file import INPUT, to_onnx
 
     if sum(leaf.size * 4 for leaf in jax.tree.leaves(predictor.weights)) > 0.95 * PROTOBUF_LIMIT:
-        raise ConfigError("--onnx: the weights fill more than the 2 GB that an ONNX file may have; take --stablehlo")
+        raise ConfigError("--onnx: the weights need more than the 2 GB that an ONNX file may have; use --stablehlo")
     model = to_onnx(_function(predictor), _batch(predictor))
     onnx.helper.set_model_props(model, about(predictor))
     onnx.save_model(model, str(path))
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
 
-    def ask(examples: Examples) -> Any:
+    def predict(examples: Examples) -> Any:
         return session.run(None, {INPUT: examples})[0]
 
-    return ask
+    return predict
 
 
-def write_stablehlo(predictor: Predictor, path: Path) -> Ask:
-    """Write what jax.export makes: StableHLO with its version, for several platforms; asked as any program would."""
-    made = jax_export.export(jax.jit(_function(predictor)), platforms=runtime.PLATFORMS)(_batch(predictor))
-    path.write_bytes(made.serialize())
+def write_stablehlo(predictor: Predictor, path: Path) -> Predict:
+    """Write the output of jax.export, StableHLO with its version, for several platforms, and run it from the file."""
+    exported = jax_export.export(jax.jit(_function(predictor)), platforms=runtime.PLATFORMS)(_batch(predictor))
+    path.write_bytes(exported.serialize())
     call = jax_export.deserialize(bytearray(path.read_bytes())).call
     return lambda examples: np.asarray(call(jnp.asarray(examples)))
 
 
-def write_safetensors(predictor: Predictor, path: Path) -> Ask:
-    """Write the weights alone, with what has to be known of them; asked through the network, with weights read back."""
+def write_safetensors(predictor: Predictor, path: Path) -> Predict:
+    """Write the weights with their metadata, and run the network with the weights from the file."""
     model = to_dict(predictor.config.stage_models[-1])
     more = {key: text for key, text in about(predictor).items() if key in ("temperature", "view")}
     weights.save(path, predictor.weights, model, predictor.class_names, predictor.example, more)
@@ -88,10 +88,10 @@ def write_safetensors(predictor: Predictor, path: Path) -> Ask:
 
 
 def _function(predictor: Predictor) -> Callable[[Array], Array]:
-    """The network with its weights inside, as numbers and not as arguments."""
-    own = jax.tree.map(np.asarray, predictor.weights)
+    """The network as a function of examples alone; its weights are constants."""
+    constants = jax.tree.map(np.asarray, predictor.weights)
     forward = predictor.forward("probabilities")
-    return lambda examples: forward(own, examples)
+    return lambda examples: forward(constants, examples)
 
 
 def _batch(predictor: Predictor) -> jax.ShapeDtypeStruct:
@@ -99,7 +99,7 @@ def _batch(predictor: Predictor) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((batch, *predictor.example.shape), predictor.example.dtype)
 
 
-# what a flag is called -> file name, writer
+# name of the flag -> file name, writer
 FORMATS: dict[str, tuple[str, Write]] = {
     "onnx": ("model.onnx", write_onnx),
     "stablehlo": ("model.stablehlo", write_stablehlo),

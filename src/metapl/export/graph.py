@@ -1,4 +1,4 @@
-"""An ONNX graph that grows node by node; the first dimension of what depends on the input is the batch, of any size."""
+"""An ONNX graph that grows node by node; all results that depend on the input have the batch as first dimension."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -25,13 +25,13 @@ class Graph:
         self._known: dict[tuple[str, tuple[int, ...], bytes], str] = {}
 
     def add(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node with one result; its name."""
+        """Add a node with one result, and return its name."""
         name = f"{operator.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(operator, list(inputs), [name], name=name, **attributes))
         return name
 
     def constant(self, value: Constant) -> str:
-        """Store a constant; its name."""
+        """Store a constant, and return its name."""
         value = np.asarray(value)  # not ascontiguousarray, which would give a single number an axis
         known = (value.dtype.str, value.shape, value.tobytes())
         if known not in self._known:
@@ -41,7 +41,7 @@ class Graph:
         return self._known[known]
 
     def whole_numbers(self, values: Sequence[int]) -> str:
-        """Store a list of whole numbers, as shapes and axes are given."""
+        """Store a list of whole numbers: a shape, or axes."""
         return self.constant(np.asarray(values, np.int64))
 
     def reshape(self, name: str, shape: Shape) -> str:
@@ -49,7 +49,7 @@ class Graph:
         return self.add("Reshape", [name, self.whole_numbers([-1 if side is None else side for side in shape])])
 
     def model(self, given: tuple[str, np.dtype[Any], Shape], made: tuple[str, np.dtype[Any], Shape]) -> onnx.ModelProto:
-        """All of it, with the names and shapes of what goes in and what comes out."""
+        """Make the model, with the names, types and shapes of its input and output."""
         graph = helper.make_graph(self.nodes, "metapl", [_value(*given)], [_value(*made)], self.constants)
         opset = [helper.make_opsetid("", OPSET)]
         return helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="metapl")

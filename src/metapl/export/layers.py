@@ -1,4 +1,4 @@
-"""Convolutions, pooling and products of matrices as ONNX's, which puts a picture's channels before its sides."""
+"""Convolutions, pooling and matrix products in ONNX, where a picture's channels come before its sides."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ def convolution(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     pictures, kernels, results = (list(spec) for spec in params["dimension_numbers"])
     low, high = zip(*params["padding"], strict=True)
     if min(*low, *high) < 0:
-        raise refuse(equation, "cuts off instead of padding")
+        raise refuse(equation, "crops instead of padding")
     inputs = _permuted(graph, names[0], pictures)
     kernel = _permuted(graph, names[1], kernels)
     made = graph.add(
@@ -42,7 +42,7 @@ def max_pool(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     if not flat or {padding[0], padding[3]} != {(0, 0)}:
         raise refuse(equation, "pools other axes than a picture's sides")
     if {*params["base_dilation"], *params["window_dilation"]} != {1}:
-        raise refuse(equation, "leaves gaps")
+        raise refuse(equation, "has a dilated window")
     (top, bottom), (left, right) = padding[1:3]
     inputs = _permuted(graph, names[0], [0, 3, 1, 2])
     made = graph.add(
@@ -56,7 +56,7 @@ def max_pool(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
 
 
 def dot_general(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
-    """A product of matrices, or of anything along any axes."""
+    """A matrix product, or a product of arrays along any axes."""
     (left_summed, right_summed), (left_batch, right_batch) = equation.params["dimension_numbers"]
     left_rank, right_rank = (len(given(equation, place).shape) for place in (0, 1))
     plain = (left_rank, right_rank, tuple(left_summed), tuple(right_summed)) == (2, 2, (1,), (0,))
@@ -70,9 +70,9 @@ def dot_general(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
             right[j] = left[i]
     alone = [
         letter
-        for place, some in ((left, {*left_batch, *left_summed}), (right, {*right_batch, *right_summed}))
-        for axis, letter in enumerate(place)
-        if axis not in some
+        for letters_of, used in ((left, {*left_batch, *left_summed}), (right, {*right_batch, *right_summed}))
+        for axis, letter in enumerate(letters_of)
+        if axis not in used
     ]
     made = [left[i] for i in left_batch] + alone
     return graph.add("Einsum", names, equation=f"{''.join(left)},{''.join(right)}->{''.join(made)}")

@@ -1,8 +1,8 @@
-"""A function of JAX as an ONNX model: its equations are gone through one by one.
+"""Turn a JAX function into an ONNX model, one equation of its jaxpr after another.
 
-What does not depend on the input is computed here and now, with JAX itself, and becomes a constant: folded batch norms,
-the weights of a resize. Where a network has a way of its own for CPUs, the usual one is written, which every runtime
-knows how to do. An operator that is not in the tables is refused with its name.
+Results that do not depend on the input are computed during the export, with JAX, and become constants: folded batch
+norms, the weights of a resize. If a network has a special path for CPUs, the usual path is written, which every runtime
+supports. An operator that is not in the tables raises an error with its name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,20 +21,20 @@ from metapl.types import Array
 
 TABLE: Mapping[str, Emit] = OPERATORS | LAYERS
 INPUT, OUTPUT = "pictures", "probabilities"
-# Operators that only hold a program of their own, and where it is kept.
+# Operators that only call another program, which is in the parameter of this name.
 NESTED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 
 Known = str | np.ndarray[Any, Any]  # the name of a result in the graph, or a constant
 
 
 def to_onnx(function: Callable[[Array], Array], example: jax.ShapeDtypeStruct) -> onnx.ModelProto:
-    """Write a function of a batch, whose first side in `example` is a size that is not known yet."""
+    """Make the model of a function of a batch; the first side of `example` is symbolic, so that any size fits."""
     program = jax.make_jaxpr(function)(example)
     graph = Graph()
     constants = [np.asarray(value) for value in program.consts]
     (made,) = _write(graph, program.jaxpr, constants, [INPUT])
     if not isinstance(made, str):
-        raise ConfigError("what is to be exported does not depend on its input")
+        raise ConfigError("the exported function does not depend on its input")
     graph.nodes.append(onnx.helper.make_node("Identity", [made], [OUTPUT], name=OUTPUT))
     (aval,) = program.out_avals
     given = INPUT, np.dtype(example.dtype), sides(example.shape)
@@ -59,7 +59,7 @@ def _write(graph: Graph, program: Jaxpr, constants: Sequence[Known], given: Sequ
 def _equation(graph: Graph, equation: JaxprEqn, given: Sequence[Known]) -> list[Known]:
     name, params = equation.primitive.name, equation.params
     if name == "platform_index":
-        # The usual way stands last, for the platforms that are not named.
+        # The usual path is last, for all platforms that are not named.
         return [np.asarray(len(params["platforms"]) - 1, np.int32)]
     if name == "cond" and not isinstance(given[0], str):
         return _nested(graph, params["branches"][int(given[0])], given[1:])
@@ -69,7 +69,9 @@ def _equation(graph: Graph, equation: JaxprEqn, given: Sequence[Known]) -> list[
     if _is_constant(equation, given):
         return _computed(equation, given)
     if name not in TABLE:
-        raise ConfigError(f"the network uses the operator {name}, which the export to ONNX does not know")
+        raise ConfigError(
+            f"the network uses the operator {name}, which the ONNX export does not support; use --stablehlo"
+        )
     names = [value if isinstance(value, str) else graph.constant(value) for value in given]
     return [TABLE[name](graph, names, equation)]
 

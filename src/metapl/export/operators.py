@@ -1,6 +1,6 @@
 """JAX's operators as ONNX's: one small function for each, found by the operator's name in OPERATORS.
 
-A function gets the graph, the names of what goes in, and the equation of the jaxpr; it gives the result's name.
+A function takes the graph, the names of the inputs, and the equation of the jaxpr; it returns the result's name.
 Convolutions, pooling and products of matrices are in layers.py.
 """
 
@@ -17,26 +17,28 @@ Emit = Callable[[Graph, Sequence[str], JaxprEqn], str]
 
 
 def sides(shape: Sequence[Any]) -> list[int | None]:
-    """Turn a shape of a jaxpr into ours: what is no number must be the batch's size, and nothing computed from it."""
-    found = [int(side) if isinstance(side, int | np.integer) else None for side in shape]
-    if any(side is None and not str(given).isidentifier() for side, given in zip(found, shape, strict=True)):
+    """Turn a shape of a jaxpr into ours: None is the size of the batch; sizes computed from it raise ConfigError."""
+    result = [int(side) if isinstance(side, int | np.integer) else None for side in shape]
+    if any(side is None and not str(given).isidentifier() for side, given in zip(result, shape, strict=True)):
         raise ConfigError(f"a shape that is computed from the size of the batch ({list(shape)}) cannot be exported")
-    return found
+    return result
 
 
 def given(equation: JaxprEqn, place: int = 0) -> Any:
-    """What an equation is given: its shape and type."""
+    """Shape and type of an equation's input."""
     return equation.invars[place].aval
 
 
 def result(equation: JaxprEqn) -> Any:
-    """What an equation makes: its shape and type."""
+    """Shape and type of an equation's result."""
     return equation.outvars[0].aval
 
 
 def refuse(equation: JaxprEqn, why: str) -> ConfigError:
-    """Say which operator cannot be written as ONNX."""
-    return ConfigError(f"the operator {equation.primitive.name} {why}, which the export to ONNX cannot write")
+    """Make the error that names an operator that ONNX cannot express."""
+    return ConfigError(
+        f"the operator {equation.primitive.name} {why}, which the ONNX export does not support; use --stablehlo"
+    )
 
 
 def simple(operator: str) -> Emit:
@@ -68,7 +70,7 @@ def round_to_even(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str
 
 
 def not_equal(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
-    """ONNX has only the opposite."""
+    """Negate Equal: ONNX has no operator for ≠."""
     return graph.add("Not", [graph.add("Equal", names)])
 
 
@@ -82,24 +84,24 @@ def select_n(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     """Take from the second case where the condition holds, else from the first."""
     condition, *cases = names
     if len(cases) != 2 or given(equation).dtype != np.bool_:
-        raise refuse(equation, "chooses between more than two")
+        raise refuse(equation, "selects from more than two")
     return graph.add("Where", [condition, cases[1], cases[0]])
 
 
 def cast(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
-    """Turn numbers into those of another type."""
+    """Convert numbers to another type."""
     if given(equation).dtype == result(equation).dtype:
         return names[0]
     return graph.add("Cast", names, to=element_type(result(equation).dtype))
 
 
 def same(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
-    """What changes gradients or copies alone does nothing here."""
+    """Return the input: the operator only affects gradients or copies."""
     return names[0]
 
 
 def reduction(operator: str) -> Emit:
-    """Make the function that reduces some axes away."""
+    """Make the function that reduces over some axes."""
 
     def reduce(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
         return graph.add(operator, [names[0], graph.whole_numbers(equation.params["axes"])], keepdims=0)
@@ -120,7 +122,7 @@ def transpose(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
 
 
 def broadcast_in_dim(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
-    """Put axes where they belong, of size 1 in between, and repeat along those that are larger in the end."""
+    """Reshape to the rank of the result, with axes of size 1, then repeat along the axes that are larger in it."""
     own, wanted = sides(given(equation).shape), sides(result(equation).shape)
     placed: list[int | None] = [1] * len(wanted)
     for side, axis in zip(own, equation.params["broadcast_dimensions"], strict=True):
@@ -130,12 +132,12 @@ def broadcast_in_dim(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> 
         return name
     if None in wanted and None not in placed:
         raise refuse(equation, "repeats something along the batch")
-    # 1 stands for "as it is", which is what the batch has to be.
+    # 1 means "keep the size", as the batch must.
     return graph.add("Expand", [name, graph.whole_numbers([1 if side is None else side for side in wanted])])
 
 
 def slice_part(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
-    """Take a part of some axes, at most the whole of the batch."""
+    """Take a part of some axes, but never of the batch."""
     params, own = equation.params, sides(given(equation).shape)
     starts, limits = sides(params["start_indices"]), sides(params["limit_indices"])
     steps = params["strides"] or [1] * len(own)
@@ -148,10 +150,10 @@ def slice_part(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
 
 
 def pad(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
-    """Add a constant around."""
+    """Pad with a constant."""
     low, high, interior = zip(*equation.params["padding_config"], strict=True)
     if any(interior) or min(*low, *high) < 0:
-        raise refuse(equation, "cuts off, or pads between")
+        raise refuse(equation, "crops, or pads between elements")
     return graph.add("Pad", [names[0], graph.whole_numbers([*low, *high]), names[1]])
 
 

@@ -2,7 +2,7 @@
 
 One rule bounds the memory that activations take: at most so many examples, and at most so many pixels, over all seeds.
 The numbers differ between the callers, because the last bits of a matrix product depend on the size of the batch:
-results that a run wrote must be found again to the last bit.
+evaluating a run again must give the results that it wrote, to the last bit.
 """
 
 import math
@@ -76,22 +76,23 @@ def in_batches(
 ) -> Iterator[Rows]:
     """Yield `compute(batch)` for batches of these sizes, [..., B, C], without the rows that only fill a batch up.
 
-    Each seed has its own `examples`, [R, B, ...], or all share the only ones, [B, ...]. The batches begin with row
-    `first`. Pictures on disk are read ahead; the sizes must then be equal, but for the last one.
+    Each seed has its own `examples`, [R, B, ...], or all share the only ones, [B, ...]. Batches before row `first`,
+    with which a batch must begin, are left out. Pictures on disk are read ahead; all sizes but the last must then be
+    equal.
     """
     total = len(examples[0])
-    batches = zip(*(_read(part, sizes, first) for part in examples), strict=True)
-    for size, parts in zip(sizes, batches, strict=True):
-        filled = [_filled_up(rows, size) for rows in parts]
-        yield compute(filled[0] if len(filled) == 1 else np.stack(filled))[..., : total - first, :]
-        first += size
+    spans = [span for span in pairwise(accumulate(sizes, initial=0)) if span[0] >= first]
+    batches = zip(*(_read(part, spans, sizes[0] if sizes else 1) for part in examples), strict=True)
+    for (start, end), parts in zip(spans, batches, strict=True):
+        filled = [_filled_up(rows, end - start) for rows in parts]
+        yield compute(filled[0] if len(filled) == 1 else np.stack(filled))[..., : total - start, :]
 
 
-def _read(examples: Examples, sizes: Sequence[int], first: int) -> Iterator[Rows]:
+def _read(examples: Examples, spans: Sequence[tuple[int, int]], size: int) -> Iterator[Rows]:
     if isinstance(examples, OnDisk):
-        yield from in_turn(examples, max(sizes, default=1), first)
+        yield from in_turn(examples, size, spans[0][0] if spans else len(examples))
     else:
-        yield from (examples[start:end] for start, end in pairwise(accumulate(sizes, initial=first)))
+        yield from (examples[start:end] for start, end in spans)
 
 
 def _filled_up(rows: Rows, size: int) -> Rows:

@@ -66,7 +66,7 @@ def of_network(forward: Forward, weights: Weights, examples: NDArray[np.generic]
 def of_seed(
     forward: Forward, weights: Weights, seed: int, examples: Examples, batch_sizes: Sequence[int], first: int = 0
 ) -> Iterator[Rows]:
-    """Yield the output of one seed's network for the examples from row `first` on, a batch at a time: [B, C].
+    """Yield the output of one seed's network for the batches from row `first` on: [B, C].
 
     The weights of all seeds have a leading axis; those of one seed are not copied.
     """

@@ -2,14 +2,13 @@
 
     logits = [S(x_1), …, S(x_k)]        x_j: every k-th example, from the j-th on
 
-Each microbatch's activations are dropped after its forward pass and computed again for its backward pass, for any kind
-of derivative. Losses are still of the whole batch, and methods do not notice. It costs one more forward pass.
+The activations of a microbatch are freed after its forward pass and computed again for its backward pass, for any kind
+of derivative. So losses are still those of the whole batch, and methods need not know. It costs one more forward pass.
 
-In training mode, batch norm then sees one microbatch at a time ("ghost batch norm", Hoffer et al., 2017): each is
-normalised with its own mean and variance. So a step differs from that of the whole batch, unless the network has no
-batch norm. The running statistics move once a step, by the mean of what the microbatches would make of them.
-Each microbatch has equal shares of the labelled, weak and strong views that are passed together
-(system/microbatches.py).
+In training mode, batch norm then sees one microbatch at a time ("ghost batch norm", Hoffer et al., 2017) and normalises
+it with its own mean and variance, so a step differs from that of the whole batch, unless the network has no batch norm.
+The running statistics change once a step, to the mean of what each microbatch would have made of them.
+If labelled, weak and strong views are passed together, each microbatch has an equal share of each.
 """
 
 import functools

@@ -1,1 +1,1 @@
-"""`metapl predict`: what a run says of new pictures, however many there are."""
+"""`metapl predict` and `metapl pseudo-label`: a run's predictions for any number of new pictures."""

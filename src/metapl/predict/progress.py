@@ -1,4 +1,4 @@
-"""How many pictures are done, on a terminal; beside the answers, so that these can go anywhere."""
+"""Count pictures on the terminal, on the standard error, so that predictions can go to the standard output."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 @contextmanager
 def counting(shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """Yield the function that is told of pictures done."""
+    """Yield a function to call with the number of pictures that were just done."""
     console = Console(stderr=True)
     columns = TextColumn("{task.completed:,.0f} pictures"), TimeElapsedColumn()
     with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:

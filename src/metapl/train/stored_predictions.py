@@ -110,7 +110,7 @@ def precompute(
     if not complete:
         most = most_at_once(STORED_PREDICTIONS, examples.shape[1:], teacher.augmentation)
         first -= first % most  # rows after it, left by a version with another batch size, are computed again
-        batch_sizes = sizes(STORED_PREDICTIONS, len(examples) - first, most)
+        batch_sizes = sizes(STORED_PREDICTIONS, len(examples), most)
         for rows in of_seed(forward, teacher.weights, index, examples, batch_sizes, first):
             if processes.is_leader():
                 file.write(first, rows)
