@@ -190,6 +190,13 @@ def parse(text: str, origin: str) -> Config:
     return config
 
 
+def from_values(values: Mapping[str, Any]) -> Config:
+    """Return a checked config from a table of all settings, as `to_dict` makes it."""
+    config = from_dict(Config, values, KINDS, Config())
+    validate(config)
+    return config
+
+
 def dump(config: Config) -> str:
     """Write TOML that `parse` reads to the same config."""
     return tomli_w.dumps(to_dict(config))

@@ -1,6 +1,7 @@
 """From a batch as it is stored to the views that networks see.
 
-Points are float [B, D], pictures uint8 [B, H, W, C]; the type tells them apart. Of pictures:
+Points are float [B, D], pictures uint8 [B, H, W, C], stored views of features float16 [B, 1 + 2 V, D]; the type tells
+them apart. Of pictures:
 
 - the *eval* view is the whole picture, or its middle part resized if the views have a size of their own;
 - the *weak* view is mirrored and moved (or, for large pictures, a random part resized); labelled pictures get it, too;
@@ -99,27 +100,22 @@ def build(
 
     def views(batch: Batch, key: Array) -> Views:
         passed_on = batch.labeled_predictions, batch.predictions, batch.indices
-        if not is_picture(batch.unlabeled):
-            strong, labeled_strong = (
-                _jittered(config, batch.unlabeled, key),
-                _jittered(config, batch.labeled, more(key)),
-            )
-            first = Views(batch.labeled, batch.labels, batch.unlabeled, strong, labeled_strong, *passed_on)
-        else:
-            labeled_key, weak_key, strong_key = jax.random.split(key, 3)
-            labeled, labeled_strong = both(batch.labeled, labeled_key, more(key))
-            weak, strong = both(batch.unlabeled, weak_key, strong_key)
-            first = Views(labeled, batch.labels, weak, strong, labeled_strong, *passed_on)
-        further = [further_pair(batch.unlabeled, more(key, i)) for i in range(1, max(number))]
+        labeled_key, weak_key, strong_key = jax.random.split(key, 3)
+        labeled, labeled_strong = pair_of(batch.labeled, labeled_key, more(key))
+        weak, strong = pair_of(batch.unlabeled, weak_key, key if is_point(batch.unlabeled) else strong_key)
+        first = Views(labeled, batch.labels, weak, strong, labeled_strong, *passed_on)
+        further = [pair_of(batch.unlabeled, *jax.random.split(more(key, i))) for i in range(1, max(number))]
         return first._replace(
             more_weak=tuple(weak for weak, _ in further[: number.weak - 1]),
             more_strong=tuple(strong for _, strong in further[: number.strong - 1]),
         )
 
-    def further_pair(examples: Array, key: Array) -> tuple[Array, Array]:
-        if not is_picture(examples):
-            return examples, _jittered(config, examples, key)  # a weak view of points is what is stored
-        return both(examples, *jax.random.split(key))
+    def pair_of(examples: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
+        if is_picture(examples):
+            return both(examples, weak_key, strong_key)
+        if has_stored_views(examples):
+            return stored_pair(examples, weak_key)
+        return examples, _jittered(config, examples, strong_key)  # a weak view of points is what is stored
 
     def both(pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
         if parts == 1:
@@ -144,6 +140,8 @@ def eval_view(config: Augmentation) -> Callable[[Array], Array]:
     """Make the function from stored examples to what a network is asked about."""
 
     def view(examples: Array) -> Array:
+        if has_stored_views(examples):
+            return examples[:, 0].astype(jnp.float32)
         if not is_picture(examples):
             return examples
         return normalize(config, crop.centre(examples, config.size, config.centre) if config.size else examples)
@@ -162,6 +160,27 @@ class Typed(Protocol):
 def is_picture(examples: Typed) -> bool:
     """Tell pictures from points, by their type."""
     return bool(examples.dtype == jnp.uint8)
+
+
+def is_point(examples: Array) -> bool:
+    """Tell points from pictures and stored views."""
+    return not is_picture(examples) and not has_stored_views(examples)
+
+
+def has_stored_views(examples: Array) -> bool:
+    """Tell stored views, float16 [B, 1 + 2 V, D], from pictures and points: features/stored_views.py makes them."""
+    return bool(examples.dtype == jnp.float16) and examples.ndim == 3
+
+
+def stored_pair(examples: Array, key: Array) -> tuple[Array, Array]:
+    """Draw one of the stored weak views of each example, and the strong view that was made from it."""
+    pairs = (examples.shape[1] - 1) // 2
+    place = jax.random.randint(key, (len(examples),), 1, 1 + pairs)
+
+    def take(place: Array) -> Array:
+        return jnp.take_along_axis(examples, place[:, None, None], axis=1)[:, 0].astype(jnp.float32)
+
+    return take(place), take(place + pairs)
 
 
 def weak(config: Augmentation, pictures: Array, key: Array) -> Array:

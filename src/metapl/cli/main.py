@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "train": Verb("train:train", "Train one method from a preset or a TOML file."),
         "resume": Verb("resume:resume", "Continue a run that was stopped or killed, to the same result."),
         "eval": Verb("eval:eval_run", "Evaluate a finished run again, on the data it was trained with."),
+        "study": Verb("study:study", "Run a table of runs and compare them, seed by seed."),
         "sweep": Verb("sweep:sweep", "Tune methods fairly: equal trials, judged on validation data."),
     },
     "Use a finished run": {

@@ -1,14 +1,15 @@
 """The data sources. A new one is one file in sources/ and one row: here for points, in `pictures.READERS` else."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from metapl.data import pictures
 from metapl.data.reading.files import Folders
-from metapl.data.sources import arrays, two_moons
+from metapl.data.sources import arrays, features, two_moons
 from metapl.data.sources.dataset import Dataset, SourceConfig
 from metapl.data.sources.source import PictureConfig
-from metapl.data.splits.assemble import to_dataset
+from metapl.data.splits.assemble import in_memory, to_dataset
 
 # settings -> make(settings, seed): data that each seed draws anew
 MAKERS: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {
@@ -16,7 +17,7 @@ MAKERS: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {
     arrays.Arrays: arrays.load,
 }
 
-SOURCES: tuple[type[SourceConfig], ...] = (*MAKERS, *pictures.READERS)
+SOURCES: tuple[type[SourceConfig], ...] = (*MAKERS, features.Features, *pictures.READERS)
 
 
 def load(
@@ -25,4 +26,19 @@ def load(
     """Read or make one dataset for each seed. Pictures are the same for all seeds, so all share one object."""
     if isinstance(config, PictureConfig):
         return [to_dataset(pictures.load(config, folders), config, tell)] * len(seeds)
+    if isinstance(config, features.Features):
+        return _load_features(config, seeds, folders, tell)
     return [MAKERS[type(config)](config, seed) for seed in seeds]
+
+
+def _load_features(
+    config: features.Features, seeds: list[int], folders: Folders, tell: Callable[[str], None]
+) -> list[Dataset]:
+    """Read the pictures, and compute their features or find them in the cache."""
+    from metapl.data.open_source import settings_of
+    from metapl.features.load import load as load_features  # imports jax, which sources do without
+
+    beside = [folder / config.source for folder in folders if (folder / config.source).is_dir()]
+    settings = dataclasses.replace(settings_of(str(beside[0]) if beside else config.source), size=config.size)
+    loaded = in_memory(pictures.load(settings, folders), config.size)
+    return load_features(config, loaded, (settings.mirrored, settings.shift_pixels), seeds, tell)

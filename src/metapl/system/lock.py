@@ -19,9 +19,13 @@ FILE = "lock"
 PATIENCE_S = 10.0  # the children of a killed process hold its lock until they notice
 
 
+class LockedError(ConfigError):
+    """Another process works in the folder."""
+
+
 @contextmanager
 def locked(folder: Path, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Hold the lock of a folder while the block runs; raise ConfigError if another process holds it."""
+    """Hold the lock of a folder while the block runs; raise LockedError if another process holds it."""
     try:
         file = (folder / FILE).open("a+", encoding="utf-8")
     except OSError as error:
@@ -80,7 +84,7 @@ def _take(file: IO[str], folder: Path, until: float) -> None:
             if gone and time.monotonic() < until:
                 time.sleep(0.1)
                 continue
-            raise ConfigError(
+            raise LockedError(
                 f"process {pid} on {host} is at work in {folder}: wait for its end, or kill {pid}, which lets it save"
             ) from None
         except OSError as error:

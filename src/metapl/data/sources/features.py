@@ -1,0 +1,51 @@
+"""Features of pictures as a source: settings only. `metapl.features` computes and keeps them."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Ge, Gt, Lt
+
+from metapl.data.sources.dataset import SourceConfig
+
+
+@dataclass(frozen=True)
+class Features(SourceConfig):
+    """Features of pictures, computed once by a frozen encoder and kept on disk, several views of each picture."""
+
+    name: ClassVar[str] = "features"
+
+    source: str = "digits"
+    """The pictures: a source (cifar10), a split (cifar10-4k, cifar10@400#1), a folder, a .csv or an .npz."""
+    size: Annotated[int, Ge(0)] = 0
+    """Side of the square that each picture is cut and scaled to before it is encoded; 0: as stored."""
+    encoder: Literal["patches", "pixels"] = "patches"
+    """patches: k-means patches learnt from these pictures, without labels. pixels: the pixels themselves."""
+    components: Annotated[int, Ge(1)] = 320
+    """Features of a picture, at most (patches)."""
+    centroids: Annotated[int, Ge(2)] = 320
+    """Centroids of k-means (patches)."""
+    views: Annotated[int, Ge(1)] = 3
+    """Stored pairs of a weak and a strong view of each picture; a strong view is made from the weak one of its pair."""
+    labels_per_class: Annotated[int, Ge(0)] = 0
+    """Draw so many labelled pictures of each class anew for each seed; all other pictures that the source labels become
+    unlabelled. 0: the source's own labelled pictures, the same for all seeds."""
+    unlabeled: Annotated[int, Ge(0)] = 0
+    """Use at most so many unlabelled pictures, drawn anew for each seed; 0: all."""
+    validate_on: Annotated[int, Ge(0)] = 0
+    """Hold out so many pictures that the source labels, the same for all seeds, as validation part."""
+    test_on: Annotated[int, Ge(0)] = 0
+    """Use at most so many test pictures, the same for all seeds; 0: all."""
+    label_noise: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of the drawn labels that are replaced by a random other class."""
+    imbalance: Annotated[float, Ge(1)] = 1.0
+    """The first class has so many times the pictures of the last one, labelled and unlabelled; those between fall
+    geometrically. Test and validation pictures stay as they are."""
+    foreign_classes: Annotated[int, Ge(0)] = 0
+    """The last so many classes are neither labelled nor tested: their pictures are only among the unlabelled ones."""
+    strong_magnitude: Annotated[float, Gt(0)] = 16.0
+    """Magnitude of RandAugment in the strong views."""
+
+    def check(self) -> None:
+        """Check fields against each other."""
+        if not self.labels_per_class and (self.label_noise or self.imbalance > 1 or self.foreign_classes):
+            raise ValueError("label_noise, imbalance and foreign_classes change what is drawn: set labels_per_class")

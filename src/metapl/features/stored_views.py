@@ -1,0 +1,72 @@
+"""Several views of every picture as features, in one file: [N, 1 + 2 V, D] float16.
+
+Place 0 is the eval view; places 1 to V are weak views; places V + 1 to 2 V are the strong views made from them, as the
+loop makes them. The file grows batch by batch, and a later call continues it after a stop or a crash; it is the same
+file, bit for bit. A batch's randomness depends on its first row alone.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.augment import views
+from metapl.augment.randaugment import distort
+from metapl.augment.views import Augmentation
+from metapl.inference.predictions_file import PredictionsFile
+from metapl.types import Array
+
+BATCH = 256  # pictures encoded at a time; the views of a batch depend on it
+
+Encode = Callable[[Array], Array]  # uint8 [B, H, W, C] -> [B, D]
+Count = Callable[[int], None]  # rows done so far
+Stored = NDArray[np.float16]
+
+
+def compute(
+    path: Path,
+    origin: dict[str, Any],
+    pictures: NDArray[np.uint8],
+    encode: Encode,
+    augmentation: Augmentation,
+    pairs: int,
+    count: Count = lambda rows: None,
+) -> Stored:
+    """Compute what is missing of the file, and map it into memory: [N, 1 + 2 V, D]."""
+    if not len(pictures):
+        return np.zeros((0, 1 + 2 * pairs, 1), np.float16)
+    of_batch = jax.jit(lambda batch, key: _views(batch, key, encode, augmentation, pairs))
+    shape = jax.eval_shape(
+        of_batch, jax.ShapeDtypeStruct((BATCH, *pictures.shape[1:]), np.uint8), jax.random.key(0)
+    ).shape
+    file = PredictionsFile(path, origin | {"rows": len(pictures), "views": pairs}, shape[1] * shape[2])
+    done = file.progress().rows
+    count(done)
+    for start in range(done - done % BATCH, len(pictures), BATCH):
+        if done == len(pictures):
+            break
+        batch = pictures[start : start + BATCH]
+        filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
+        features = np.asarray(of_batch(filled, jax.random.fold_in(jax.random.key(0), start)))[: len(batch)]
+        file.write(start, features.reshape(len(batch), -1))
+        count(start + len(batch))
+    if done < len(pictures):
+        file.finish()
+    return file.read().reshape(len(pictures), *shape[1:])
+
+
+def _views(pictures: Array, key: Array, encode: Encode, augmentation: Augmentation, pairs: int) -> Array:
+    """All views of a batch, encoded: [B, 1 + 2 V, D]."""
+
+    def pair(key: Array) -> tuple[Array, Array]:
+        weak_key, strong_key = jax.random.split(key)
+        weak = views.weak(augmentation, pictures, weak_key)
+        return encode(weak), encode(distort(augmentation.strong, weak, strong_key))
+
+    weak, strong = jax.lax.map(pair, jax.random.split(key, pairs))
+    stacked = jnp.concatenate([encode(pictures)[None], weak, strong])
+    return jnp.moveaxis(stacked, 0, 1).astype(jnp.float16)

@@ -1,0 +1,1 @@
+"""`metapl study`: a table of runs and paired comparisons, from one TOML file."""
