@@ -4,7 +4,10 @@ import os
 import shutil
 import signal
 import tempfile
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
@@ -35,6 +38,28 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+TIERS = Path(__file__).parent / "tiers.toml"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that `make quick` and `make test` leave out, and put files with many of them first.
+
+    Workers take whole files in this order, so a long file does not begin when all others have ended.
+    """
+    tiers, weights = tomllib.loads(TIERS.read_text("utf-8")), Counter[str]()
+    for item in items:
+        for tier, entries in tiers.items():
+            if any(_belongs(item.nodeid, entry) for entry in entries):
+                item.add_marker(tier)
+                weights[item.nodeid.split("::")[0]] += 1
+    items.sort(key=lambda item: -weights[item.nodeid.split("::")[0]])
+
+
+def _belongs(test: str, entry: str) -> bool:
+    """Whether an entry (a file, a test, or a test with one of its parameters) names this test."""
+    return test == entry or (test.startswith(entry) and test[len(entry)] in ":[")
 
 
 @pytest.fixture(scope="session", autouse=True)
