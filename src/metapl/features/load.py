@@ -25,6 +25,7 @@ from metapl.system import runtime
 
 Say = Callable[[str], None]
 FORMAT = 1  # of the files; another number makes them anew
+TRAINING = ("labeled", "unlabeled")  # of other pictures, the eval view is enough
 
 
 def load(
@@ -34,14 +35,14 @@ def load(
 
     `symmetries` are the source's: whether a mirrored picture keeps its class, and by how many pixels it may move.
     """
-    pictures = _with_test(pictures)
+    pictures = _at_most(_with_test(pictures), config.pictures)
     augmentation = views.usual(*symmetries)
     strong = dataclasses.replace(augmentation.strong, magnitude=config.strong_magnitude)
     augmentation = dataclasses.replace(augmentation, strong=strong)
     folder = runtime.cache_folder() / "features" / _key(config, pictures.manifest or {}, augmentation)
     encode = _encoder(config, pictures, folder, say)
     stored = {
-        role: _stored(folder, role, array, encode, augmentation, config.views, say)
+        role: _stored(folder, role, array, encode, augmentation, config.views if role in TRAINING else 0, say)
         for role, array in _arrays(pictures).items()
     }
     if not config.labels_per_class:
@@ -55,6 +56,14 @@ def _with_test(pictures: Dataset) -> Dataset:
     if len(pictures.test) or pictures.val is None or pictures.val_labels is None:
         return pictures
     return pictures._replace(test=pictures.val, test_labels=pictures.val_labels, val=None, val_labels=None)
+
+
+def _at_most(pictures: Dataset, count: int) -> Dataset:
+    """Keep so many of the labelled pictures; 0: all."""
+    if not count or count >= len(pictures.labels):
+        return pictures
+    rows = np.sort(np.random.RandomState(0).permutation(len(pictures.labels))[:count])
+    return pictures._replace(labeled=np.asarray(pictures.labeled)[rows], labels=pictures.labels[rows])
 
 
 def _arrays(pictures: Dataset) -> dict[str, NDArray[np.uint8]]:
@@ -86,7 +95,8 @@ def _stored(
 ) -> Stored:
     path = folder / f"{role}.npy"
     if not path.exists():
-        say(f"encoding {len(pictures):,} {role} pictures, {1 + 2 * pairs} views of each; kept in {folder}")
+        views_of_each = f", {1 + 2 * pairs} views of each" if pairs else ""
+        say(f"encoding {len(pictures):,} {role} pictures{views_of_each}; kept in {folder}")
     return stored_views.compute(path, {"format": FORMAT, "role": role}, pictures, encode, augmentation, pairs)
 
 
@@ -101,7 +111,7 @@ def _encoder(config: Features, pictures: Dataset, folder: Path, say: Say) -> Enc
     else:
         say(f"learning {config.centroids} patches from the pictures, without labels")
         settings = PatchSettings(centroids=config.centroids, components=config.components)
-        everything = [array for role, array in _arrays(pictures).items() if role in ("labeled", "unlabeled")]
+        everything = [array for role, array in _arrays(pictures).items() if role in TRAINING]
         learnt = patches.learn(np.concatenate(everything), settings)
         folder.mkdir(parents=True, exist_ok=True)
         growing = path.with_suffix(".new.npz")
@@ -156,7 +166,7 @@ def _key(config: Features, manifest: Mapping[str, Any], augmentation: Augmentati
         "format": FORMAT,
         "pictures": manifest.get("checksum"),
         "content": manifest.get(CONTENTS),
-        "encoder": [config.encoder, config.components, config.centroids, config.size, config.views],
+        "encoder": [config.encoder, config.components, config.centroids, config.size, config.views, config.pictures],
         "augmentation": dataclasses.asdict(augmentation),
     }
     return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
 """Several views of every picture as features, in one file: [N, 1 + 2 V, D] float16.
 
-Place 0 is the eval view; places 1 to V are weak views; places V + 1 to 2 V are the strong views made from them, as the
+Place 0 is the eval view, the only one if V is 0; places 1 to V are weak views; places V + 1 to 2 V are the strong views made from them, as the
 loop makes them. The file grows batch by batch, and a later call continues it after a stop or a crash; it is the same
 file, bit for bit. A batch's randomness depends on its first row alone.
 """
@@ -67,6 +67,8 @@ def _views(pictures: Array, key: Array, encode: Encode, augmentation: Augmentati
         weak = views.weak(augmentation, pictures, weak_key)
         return encode(weak), encode(distort(augmentation.strong, weak, strong_key))
 
-    weak, strong = jax.lax.map(pair, jax.random.split(key, pairs))
-    stacked = jnp.concatenate([encode(pictures)[None], weak, strong])
+    stacked = encode(pictures)[None]
+    if pairs:
+        weak, strong = jax.lax.map(pair, jax.random.split(key, pairs))
+        stacked = jnp.concatenate([stacked, weak, strong])
     return jnp.moveaxis(stacked, 0, 1).astype(jnp.float16)

@@ -31,6 +31,8 @@ class Features(SourceConfig):
     unlabelled. 0: the source's own labelled pictures, the same for all seeds."""
     unlabeled: Annotated[int, Ge(0)] = 0
     """Use at most so many unlabelled pictures, drawn anew for each seed; 0: all."""
+    pictures: Annotated[int, Ge(0)] = 0
+    """Encode at most so many of the pictures that the source labels, drawn once for all seeds; 0: all."""
     validate_on: Annotated[int, Ge(0)] = 0
     """Hold out so many pictures that the source labels, the same for all seeds, as validation part."""
     test_on: Annotated[int, Ge(0)] = 0
@@ -47,5 +49,6 @@ class Features(SourceConfig):
 
     def check(self) -> None:
         """Check fields against each other."""
-        if not self.labels_per_class and (self.label_noise or self.imbalance > 1 or self.foreign_classes):
-            raise ValueError("label_noise, imbalance and foreign_classes change what is drawn: set labels_per_class")
+        drawn = self.label_noise or self.imbalance > 1 or self.foreign_classes or self.pictures or self.validate_on
+        if not self.labels_per_class and drawn:
+            raise ValueError("label_noise, imbalance, foreign_classes, pictures and validate_on need labels_per_class")
