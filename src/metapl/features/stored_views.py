@@ -1,8 +1,8 @@
 """Several views of every picture as features, in one file: [N, 1 + 2 V, D] float16.
 
-Place 0 is the eval view, the only one if V is 0. Places 1 to V are weak views, places V + 1 to 2 V the strong views made
-from them, as the loop makes them. The file grows batch by batch, and a later call continues it after a stop or a crash;
-it is the same file, bit for bit. A batch's randomness depends on its first row alone.
+Place 0 is the eval view, the only one if V is 0. Places 1 to V are weak views, places V + 1 to 2 V the strong views
+made from them, as the loop makes them. The file grows batch by batch, and a later call continues it after a stop or a
+crash; it is the same file, bit for bit. A batch's randomness depends on its first row alone.
 """
 
 from collections.abc import Callable
