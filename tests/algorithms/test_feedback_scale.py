@@ -69,19 +69,24 @@ def test_balanced_feedback_is_the_same_for_every_rate_and_batch():
     assert np.linalg.norm(asked(slower, fixed)) < 0.02 * np.linalg.norm(asked(problem, fixed))
 
 
-def fed_lengths(sizes: list[float], config: Feedback) -> list[float]:
+def fed_lengths(sizes: list[float], config: Feedback, own: tuple[float, ...] = ()) -> list[float]:
     """The length of the scaled feedback, step after step, for such lengths of the raw one; the own gradient's is 2."""
-
-    def backward(cotangents: tuple[Array, Array]) -> tuple[dict[str, Array]]:
-        own, logits = cotangents
-        return ({"own": 2 * own, "fed": logits},)
-
     balance, lengths = scales.start(config, jnp.float64), []
-    for size in sizes:
+    for size, length in zip(sizes, own or [2.0] * len(sizes), strict=True):
+
+        def backward(cotangents: tuple[Array, Array], length: float = length) -> tuple[dict[str, Array]]:
+            return ({"own": length * cotangents[0], "fed": cotangents[1]},)
+
         g, balance = scales.teacher_gradient(config, balance, backward, jnp.ones(()), jnp.asarray(size, jnp.float64))
-        assert g["own"] == 2
+        assert g["own"] == length
         lengths.append(float(g["fed"]))
     return lengths
+
+
+def test_the_feedback_falls_with_the_own_gradient_and_does_not_rise_with_it():
+    """A teacher that the feedback drives away from its labels must not get more of it."""
+    config = Feedback("soft", 1.0, scale="balanced", scale_decay=0.0)
+    assert fed_lengths([1.0] * 4, config, own=(2.0, 1.0, 50.0, 0.5)) == pytest.approx([2.0, 1.0, 1.0, 0.5])
 
 
 def test_no_single_step_exceeds_the_bound_and_weak_ones_count_less():

@@ -6,18 +6,21 @@ next one and breaks the teacher in a third. `balanced` measures both terms where
 
     g_own = ∇_{θ_T} [the teacher's own losses]
     g_fed = ∇_{θ_T} Σ_ic credit_ic (−log T_c(x_i; θ_T))
-    g_T   = g_own + ρ · mean(‖g_own‖) / max(mean(‖g_fed‖), ‖g_fed‖) · g_fed
+    r     = the lowest mean(‖g_own‖) so far
+    g_T   = g_own + ρ · r / max(mean(‖g_fed‖), ‖g_fed‖) · g_fed
 
 `mean` is a moving average over the steps. So the feedback is, on average, ρ times as strong as the teacher's own
 losses. Steps in which the student has more to say count for more. The present step in the denominator bounds every
-single one by ρ · mean(‖g_own‖), so that no step can throw the teacher. Only a ratio of averages enters: their start at
-0 cancels, and no warm-up is needed. Any factor of h cancels, too: η_S, 1 / U, the optimizer, the width of the student.
-It costs one more backward pass of the teacher.
+single one by ρ · r, so that no step can throw the teacher. r never rises: a teacher that the feedback drives away from
+its labels has a larger gradient of its own, and the feedback must not grow with it. Only a ratio of averages enters:
+their start at 0 cancels, and no warm-up is needed. Any factor of h cancels, too: η_S, 1 / U, the optimizer, the width
+of the student. It costs one more backward pass of the teacher.
 
-| symbol         | name                           |
-|----------------|--------------------------------|
-| ρ              | feedback.weight                |
-| mean(‖·‖)      | Balance, updated by scale_decay |
+| symbol    | name                                                    |
+|-----------|---------------------------------------------------------|
+| ρ         | feedback.weight                                         |
+| mean(‖·‖) | Balance.own, Balance.fed over Balance.seen (scale_decay) |
+| r         | Balance.lowest                                          |
 """
 
 from collections.abc import Callable
@@ -31,16 +34,18 @@ from metapl.types import Array, PyTree
 
 
 class Balance(NamedTuple):
-    """Moving averages that start at 0."""
+    """Moving averages, which start at 0, and the lowest of one of them."""
 
     own: Array  # ‖g_own‖
     fed: Array  # ‖g_fed‖
     seen: Array  # 1: how complete the averages are
+    lowest: Array  # r; starts at infinity
 
 
 def start(config: Feedback, dtype: jnp.dtype) -> Balance | None:
     """Return empty averages; None if the scale needs none."""
-    return None if config.scale == "fixed" else Balance(*jnp.zeros((3,), dtype))
+    zero, infinity = jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype)
+    return None if config.scale == "fixed" else Balance(zero, zero, zero, infinity)
 
 
 def teacher_gradient(
@@ -52,13 +57,16 @@ def teacher_gradient(
         return g_teacher, None
     (g_own,) = backward((jnp.ones_like(own_loss), jnp.zeros_like(g_logits)))
     (g_fed,) = backward((jnp.zeros_like(own_loss), g_logits))
-    now = Balance(optax.tree.norm(g_own), optax.tree.norm(g_fed), jnp.ones_like(balance.seen))
-    decay = config.scale_decay
-    balance = Balance(*(decay * old + (1 - decay) * new for old, new in zip(balance, now, strict=True)))
-    return optax.tree.add_scale(g_own, factor(config, balance, now.fed), g_fed), balance
+    fed, decay = optax.tree.norm(g_fed), config.scale_decay
+    own_mean, fed_mean, seen = (
+        decay * old + (1 - decay) * new
+        for old, new in zip(balance[:3], (optax.tree.norm(g_own), fed, jnp.ones_like(fed)), strict=True)
+    )
+    balance = Balance(own_mean, fed_mean, seen, jnp.minimum(balance.lowest, own_mean / seen))
+    return optax.tree.add_scale(g_own, factor(config, balance, fed), g_fed), balance
 
 
 def factor(config: Feedback, balance: Balance, fed: Array) -> Array:
-    """ρ · mean(‖g_own‖) / max(mean(‖g_fed‖), ‖g_fed‖); 0 if the student has had nothing to say yet."""
-    most = jnp.maximum(balance.fed, balance.seen * fed)
-    return jnp.where(most > 0, config.weight * balance.own / jnp.where(most > 0, most, 1), 0)
+    """ρ · r / max(mean(‖g_fed‖), ‖g_fed‖); 0 if the student has had nothing to say yet."""
+    most = jnp.maximum(balance.fed / balance.seen, fed)
+    return jnp.where(most > 0, config.weight * balance.lowest / jnp.where(most > 0, most, 1), 0)
