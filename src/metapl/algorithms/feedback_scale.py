@@ -44,8 +44,10 @@ class Balance(NamedTuple):
 
 def start(config: Feedback, dtype: jnp.dtype) -> Balance | None:
     """Return empty averages; None if the scale needs none."""
-    zero, infinity = jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype)
-    return None if config.scale == "fixed" else Balance(zero, zero, zero, infinity)
+    if config.scale == "fixed":
+        return None
+    own, fed, seen = jnp.zeros((3,), dtype)
+    return Balance(own, fed, seen, jnp.full((), jnp.inf, dtype))
 
 
 def teacher_gradient(
