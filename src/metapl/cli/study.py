@@ -66,8 +66,8 @@ def study(args: Sequence[str]) -> None:
     if not accuracies:
         raise ConfigError(f"{out} has no finished run yet")
     missing = len(loaded.runs()) - len(accuracies) if flags.report_only else missing
-    terminal.print(report.table(loaded, accuracies))
+    terminal.print(report.table(loaded, accuracies, flags.part))
     terminal.print(report.difference_table(loaded, accuracies))
     command = "metapl study " + " ".join(args)
-    for path in report.write(loaded, out, accuracies, command, missing):
+    for path in report.write(loaded, out, accuracies, flags.part, command, missing):
         say(terminal, f"wrote {path}")

@@ -26,7 +26,7 @@ def draw(study: Study, comparisons: Sequence[Comparison]) -> str:
         axes.plot(one.difference.mean, place, "o", color=colour)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(comparisons)), [label(study, one) for one in reversed(comparisons)])
-    axes.set_xlabel("difference of test accuracy in points, 95 % interval")
+    axes.set_xlabel("difference of accuracy in points, 95 % interval")
     for kind, colour in COLOURS.items():
         if any(one.kind == kind for one in comparisons):
             axes.plot([], [], "o-", color=colour, label=kind)

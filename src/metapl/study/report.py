@@ -9,26 +9,27 @@ from rich.table import Table
 
 from metapl.study import forest
 from metapl.study.compare import Accuracies, ArmResult, Comparison, arm_results, comparisons
-from metapl.study.settings import Study
+from metapl.study.settings import Part, Study
 from metapl.system.disk import write_atomically
 from metapl.system.escape import markdown as escape_markdown
 
 MARKDOWN, PAGE = "study.md", "study.html"
+PARTS: dict[Part, str] = {"test": "test", "val": "validation"}
 
 
-def write(study: Study, out: Path, accuracies: Accuracies, command: str, missing: int) -> list[Path]:
+def write(study: Study, out: Path, accuracies: Accuracies, part: Part, command: str, missing: int) -> list[Path]:
     """Write the Markdown and the page."""
     results, pairs = arm_results(accuracies), comparisons(study, accuracies)
     remark = f"{missing} of {len(study.runs())} runs are missing." if missing else ""
-    write_atomically(out / MARKDOWN, markdown(study, results, pairs, command, remark).encode())
-    write_atomically(out / PAGE, page(study, results, pairs, command, remark).encode())
+    write_atomically(out / MARKDOWN, markdown(study, results, pairs, PARTS[part], (command, remark)).encode())
+    write_atomically(out / PAGE, page(study, results, pairs, PARTS[part], (command, remark)).encode())
     return [out / MARKDOWN, out / PAGE]
 
 
-def table(study: Study, accuracies: Accuracies) -> Table:
+def table(study: Study, accuracies: Accuracies, part: Part) -> Table:
     """The accuracies, for a terminal."""
     shown = Table("case", "arm", title=study.title)
-    shown.add_column("test accuracy (%)", justify="right")
+    shown.add_column(f"{PARTS[part]} accuracy (%)", justify="right")
     shown.add_column("the paper's", justify="right")
     for one in arm_results(accuracies):
         shown.add_row(_case(study, one.case), _arm(study, one.arm), accuracy(one), paper(study, one.arm))
@@ -51,7 +52,7 @@ def markdown(study: Study, results: Sequence[ArmResult], pairs: Sequence[Compari
     if remark:
         lines += [remark, ""]
     lines += [
-        f"{study.seeds} seeds from {study.first_seed} on. Test accuracy of the final weights in percent, mean ± std."
+        f"{study.seeds} seeds from {study.first_seed} on. {part.capitalize()} accuracy of the final weights in percent, mean ± std."
     ]
     lines += ["", "| case | arm | accuracy | the paper's |", "|---|---|---|---|"]
     for one in results:
@@ -69,12 +70,16 @@ def markdown(study: Study, results: Sequence[ArmResult], pairs: Sequence[Compari
     return "\n".join(lines) + "\n"
 
 
-def page(study: Study, results: Sequence[ArmResult], pairs: Sequence[Comparison], command: str, remark: str) -> str:
+def page(
+    study: Study, results: Sequence[ArmResult], pairs: Sequence[Comparison], part: str, notes: tuple[str, str]
+) -> str:
     """The study as one HTML page that needs nothing else."""
+    command, remark = notes
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(resources.files("metapl.study").joinpath("page.html").read_text("utf-8"))
     return template.render(
         study=study,
+        part=part,
         command=command,
         remark=remark,
         rows=[(_case(study, r.case), _arm(study, r.arm), accuracy(r), paper(study, r.arm)) for r in results],

@@ -20,6 +20,7 @@ from metapl.schema import ConfigError, to_dict
 
 Settings = dict[str, Any]
 Kind = Literal["confirmatory", "exploratory"]
+Part = Literal["test", "val"]  # what accuracies are measured on
 
 
 @dataclass(frozen=True)

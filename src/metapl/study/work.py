@@ -6,7 +6,6 @@ other process has locked.
 
 import csv
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,11 @@ from metapl.runs.resume import resume_run
 from metapl.runs.start import start_run
 from metapl.schema import ConfigError, to_dict
 from metapl.study.compare import Accuracies
-from metapl.study.settings import Study, config_of
+from metapl.study.settings import Part, Study, config_of
 from metapl.system.lock import LockedError
 from metapl.system.terminal import say
 
 RUNS = "runs"
-Part = Literal["test", "val"]
 
 
 def folder_of(out: Path, case: str, arm: str) -> Path:
