@@ -46,14 +46,16 @@ def difference_table(study: Study, accuracies: Accuracies) -> Table:
     return shown
 
 
-def markdown(study: Study, results: Sequence[ArmResult], pairs: Sequence[Comparison], command: str, remark: str) -> str:
+def markdown(
+    study: Study, results: Sequence[ArmResult], pairs: Sequence[Comparison], part: str, notes: tuple[str, str]
+) -> str:
     """The study as a text that a README or a paper's appendix can take."""
+    command, remark = notes
     lines = [f"# {escape_markdown(study.title)}", "", escape_markdown(study.question), "", f"Command: `{command}`", ""]
     if remark:
         lines += [remark, ""]
-    lines += [
-        f"{study.seeds} seeds from {study.first_seed} on. {part.capitalize()} accuracy of the final weights in percent, mean ± std."
-    ]
+    seeds = f"{study.seeds} seeds from {study.first_seed} on."
+    lines += [f"{seeds} {part.capitalize()} accuracy of the final weights in percent, mean ± std."]
     lines += ["", "| case | arm | accuracy | the paper's |", "|---|---|---|---|"]
     for one in results:
         names = escape_markdown(_case(study, one.case)), escape_markdown(_arm(study, one.arm))
