@@ -4,17 +4,24 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SITE ?= site
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test lint types docs check format browser bench clean
+.PHONY: help demo quick test test-all lint types docs check format browser bench clean
 
 help:  ## this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
 demo: $(READY)  ## set everything up and compare the methods on TwoMoon (about two minutes)
 	$(BIN)/metapl demo
 
-test: $(READY)  ## set everything up and run the tests
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+quick: $(READY)  ## the everyday tests: about a minute on 2 cores
+	$(PYTEST) -m "not slow and not exhaustive"
+
+test: $(READY)  ## every kind of test: minutes on 2 cores
+	$(PYTEST) -m "not exhaustive"
+
+test-all: $(READY)  ## all tests, as CI runs them
+	$(PYTEST)
 
 lint: $(READY)  ## ruff: format and lint
 	$(BIN)/ruff format --check .
@@ -26,7 +33,7 @@ types: $(READY)  ## mypy
 docs: $(READY)  ## build the docs' site, strictly, into site/
 	$(BIN)/properdocs build --strict --quiet --site-dir $(SITE)
 
-check: lint types docs test  ## what CI runs
+check: lint types docs test-all  ## what CI runs
 
 format: $(READY)  ## let ruff mend what it can
 	$(BIN)/ruff format .

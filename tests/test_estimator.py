@@ -87,8 +87,8 @@ def test_unlabelled_examples_apart_or_marked_are_the_same_data_and_seeds_decide(
 @pytest.mark.parametrize(
     ("x", "y", "sentence"),
     [
-        (np.zeros((4, 2)), [0, 0, 0, -1], "one class only"),
-        (np.zeros((4, 2)), [-1] * 4, "no class only"),
+        (np.zeros((4, 2)), [0, 0, 0, -1], "labels of one class"),
+        (np.zeros((4, 2)), [-1] * 4, "labels of no class"),
         (np.zeros((4, 8, 8, 3, 1)), [0, 1, 0, 1], "pictures have"),
         (np.zeros((4, 8, 8, 2)), [0, 1, 0, 1], "pictures have"),
     ],

@@ -1,5 +1,7 @@
 """Every estimator of the feedback against automatic differentiation of the bilevel objective, in double precision."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,7 @@ from tests.algorithms.bilevel import Problem, all_gradients, distance, flat, mak
 
 pytestmark = pytest.mark.usefixtures("float64")
 
-RATES = np.array([1.0, 0.1, 0.01, 0.001])
+RATES = np.array([0.1, 0.01, 0.001])
 UPDATES = {
     "sgd": Optimizer(learning_rate=0.5),
     "nesterov": Optimizer(learning_rate=0.5, momentum=0.9, nesterov=True),
@@ -59,15 +61,16 @@ def test_soft_is_the_gradient_through_the_students_own_update(monkeypatch, updat
         assert distance(flat(ours), truth) < 1e-6
 
 
-def test_dot_is_the_gradient_of_the_expected_loss_as_the_rate_falls(monkeypatch):
+@pytest.mark.parametrize("update", UPDATES)
+def test_dot_is_the_gradient_of_the_expected_loss_as_the_rate_falls(monkeypatch, update):
     def ours_and_truth(rate):
-        problem = make_problem(Optimizer(learning_rate=rate))
+        problem = make_problem(replace(UPDATES[update], learning_rate=rate))
         return expected(problem, all_gradients(problem, monkeypatch, "dot")), expected_loss_gradient(problem)
 
     ours, truth = jax.jit(jax.vmap(ours_and_truth))(RATES)
     assert np.all(np.sum(ours * truth, axis=1) > 0)  # downhill, not only of the right size
     errors = jax.vmap(distance)(ours, truth)
-    print("relative error of E[dot] at η = 1, .1, .01, .001:", [f"{error:.1e}" for error in errors])
+    print("relative error of E[dot] at η = .1, .01, .001:", [f"{error:.1e}" for error in errors])
     assert falls_with_the_rate(errors)
 
 
@@ -86,6 +89,21 @@ def test_per_example_has_the_expectation_of_dot_and_less_variance(monkeypatch, s
     assert noise["per_example"] < 0.5 * noise["dot"]
 
 
+def test_per_example_is_right_under_clipping_for_many_examples_only(monkeypatch):
+    """It takes the Jacobian at one sample of g; the fewer examples there are, the further each of them moves g."""
+
+    def error(unlabeled):
+        problem = make_problem(replace(UPDATES["decay and clipping"], learning_rate=1e-3), unlabeled=unlabeled)
+        ours = jax.jit(lambda: expected(problem, all_gradients(problem, monkeypatch, "per_example")))()
+        truth = expected_loss_gradient(problem)
+        return float(ours @ truth / jnp.linalg.norm(ours) / jnp.linalg.norm(truth))
+
+    cosines = [error(unlabeled) for unlabeled in (2, 7)]
+    print("cosine of E[per_example] and the truth, 2 and 7 examples:", cosines)
+    assert cosines[0] < cosines[1]
+    assert cosines[1] > 0.9
+
+
 @pytest.mark.parametrize("unlabeled", [1, 4])
 def test_credit_is_the_sum_over_the_batch_for_a_joint_sample(monkeypatch, unlabeled):
     """Crediting the mean CE would shrink the feedback U-fold."""
@@ -99,6 +117,13 @@ def h_of(problem: Problem, monkeypatch: pytest.MonkeyPatch, estimator: str, way:
     return teacher_gradient(problem, monkeypatch, Feedback(estimator), targets)[1]["feedback"]
 
 
+@pytest.mark.parametrize("update", UPDATES)
+def test_finite_difference_is_the_gradient_of_the_expected_loss_at_every_rate(monkeypatch, update):
+    problem = make_problem(UPDATES[update])
+    ours = jax.jit(lambda: expected(problem, all_gradients(problem, monkeypatch, "finite_difference")))()
+    assert distance(ours, expected_loss_gradient(problem)) < 1e-9
+
+
 def test_finite_difference_becomes_dot_as_the_rate_falls(monkeypatch):
     def error(rate):
         problem = make_problem(Optimizer(learning_rate=rate))
@@ -107,15 +132,55 @@ def test_finite_difference_becomes_dot_as_the_rate_falls(monkeypatch):
     assert falls_with_the_rate(jax.jit(jax.vmap(error))(RATES))
 
 
-def test_cosine_lies_in_its_range_and_has_the_sign_of_dot(monkeypatch):
+@pytest.mark.parametrize("update", UPDATES)
+def test_cosine_lies_in_its_range_and_has_the_sign_of_dot(monkeypatch, update):
     def both(seed):
-        problem = make_problem(Optimizer(learning_rate=0.3), seed)
+        problem = make_problem(UPDATES[update], seed)
         return h_of(problem, monkeypatch, "cosine", 5), h_of(problem, monkeypatch, "dot", 5)
 
     cosine, dot = jax.jit(jax.vmap(both))(jnp.arange(500))
     assert np.all(np.abs(cosine) <= 1)
-    assert np.all(np.sign(cosine) == np.sign(dot))
+    same = np.mean(np.sign(cosine) == np.sign(dot))
+    print("share of equal signs:", same)
+    assert same > 0.8 if update in ("rmsprop", "lars") else same == 1
     assert 0.1 < np.mean(cosine > 0) < 0.9  # both signs occur
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_the_shares_of_all_labels_are_the_whole_where_the_update_is_linear(monkeypatch, update):
+    problem = make_problem(UPDATES[update])
+    whole = h_of(problem, monkeypatch, "dot", 5)
+    shares = len(problem.views.weak) * h_of(problem, monkeypatch, "per_example", 5)  # told as the mean over examples
+    assert (abs(shares / whole - 1) < 1e-9) == (update in ("sgd", "nesterov"))
+
+
+def controlled(problem: Problem, monkeypatch: pytest.MonkeyPatch, estimator: str) -> Array:
+    h = {}
+    targets = problem.assignments()[5]
+    with monkeypatch.context() as patch:
+        patch.setattr(feedbacks, "mean_h", lambda values, _: h.setdefault("all", values).sum())
+        teacher_gradient(problem, monkeypatch, Feedback(estimator), targets)
+    return h["all"]
+
+
+def test_controls_are_per_example_feedback_that_says_nothing_or_the_contrary(monkeypatch):
+    problem = make_problem(Optimizer(learning_rate=0.5))
+    true, rolled, negated, noise = (
+        np.asarray(controlled(problem, monkeypatch, name)) for name in ("per_example", "rolled", "negated", "noise")
+    )
+    np.testing.assert_array_equal(negated, -true)
+    np.testing.assert_array_equal(rolled[[1, 2, 0]], true)
+    centred = true - true.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(np.linalg.norm(noise, axis=1), np.linalg.norm(centred, axis=1))
+    np.testing.assert_allclose(noise.sum(axis=1), 0, atol=1e-15)
+    cosines = np.sum(noise * centred, axis=1) / np.sum(centred**2, axis=1)
+    assert np.all(np.abs(cosines) < 0.999)
+
+
+def test_controls_are_for_both_kinds_of_labels():
+    for name in ("rolled", "negated", "noise"):
+        for labels in ("hard", "soft"):
+            validate(mpl.MPL(feedback=Feedback(name), labels=labels))
 
 
 def test_a_label_that_helps_gets_a_positive_h(monkeypatch):

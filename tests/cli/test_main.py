@@ -202,7 +202,7 @@ def test_the_default_folder_moves_on_when_it_is_taken(capsys, tmp_path, monkeypa
     monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
     seen = []
     monkeypatch.setattr(
-        "metapl.runs.start.start_run",
+        "metapl.cli.train.start_run",
         lambda config, seeds, at_once, folders, out, console: (out / "x").touch() or seen.append(out),
     )
     for _ in range(2):
@@ -224,7 +224,7 @@ def test_a_run_that_diverges_is_no_result(capsys, tmp_path, monkeypatch):
     assert code == 2
     said = " ".join(err.split())
     assert "diverged between steps 1 and 20 of stages.0: the network's numbers are not finite from step" in said
-    assert "There is no checkpoint from before" in said
+    assert "There is no earlier checkpoint" in said
     assert not (tmp_path / "r" / "result.json").exists()
 
 

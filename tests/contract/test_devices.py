@@ -8,8 +8,8 @@ from pathlib import Path
 
 def test_one_step_of_every_method_on_eight_devices_is_that_on_one():
     """In a process of its own: the number of devices is settled before jax starts."""
-    script = Path(__file__).parent / "eight_devices.py"
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.contract.eight_devices"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     apart = json.loads(done.stdout.splitlines()[-1])
     assert apart

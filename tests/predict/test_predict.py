@@ -11,6 +11,7 @@ import pytest
 
 from metapl.cli import main as cli
 from metapl.evaluate.predictor import load
+from metapl.inference.batches import PREDICTION
 from metapl.predict.predictions import best
 from metapl.predict.text import cell, on_a_line, path_cell
 from tests.tiny_run import NAMES, make_run, picture
@@ -85,7 +86,7 @@ def test_what_was_interrupted_does_not_look_whole(run, photos, monkeypatch):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("metapl.predict.answers.answer_batch", stopped)
+    monkeypatch.setattr("metapl.predict.predictions.predict_batch", stopped)
     assert predict(run, "photos", "--csv", "a.csv") == 130
     assert not Path("a.csv").exists()
     assert Path("a.csv.partial").exists()
@@ -109,7 +110,7 @@ def test_the_table_has_one_printable_line_for_each(run, photos, capsys):
 
 
 def test_many_pictures_are_a_stream(run, photos, monkeypatch, capsys):
-    monkeypatch.setattr("metapl.evaluate.predictor.MANY", 2)
+    monkeypatch.setattr("metapl.evaluate.predictor.PREDICTION", PREDICTION._replace(examples=2))
     assert predict(run, *["photos"] * 3, "--csv", "-") == 0
     found = rows(capsys.readouterr().out)
     assert [row["path"] for row in found[:8]] == [row["path"] for row in found[8:16]]

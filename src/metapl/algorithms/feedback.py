@@ -5,28 +5,42 @@ One update of the student, and how the labelled loss responds to it:
     g    = ∇_{θ_S} CE(q, S(x_u; θ_S))                    q: pseudo labels, hard ŷ ~ T(x_u; θ_T) or soft T(x_u; θ_T)
     θ_S' = θ_S + u(g)                                    u: the student's optimizer; u(g) = −η_S g for SGD
     v    = ∇_{θ_S'} CE(y_l, S(x_l; θ_S'))
+    h    = −⟨v, u(g) − u(0)⟩                             Equation 12: the whole batch at once; η_S ⟨v, g⟩ for SGD
+
+so that, to first order, the step lowers the labelled loss by h more than a step with no gradient would. And one label's
+share of it: to first order, moving g by δ lowers the labelled loss by ⟨d, δ⟩, and CE is linear in q, hence
+
     d    = −(∂u/∂g)ᵀ v                                   d = η_S v for SGD
+    h_ic = ⟨d, ∇_{θ_S} CE(c, S(x_i; θ_S))⟩ / U           what more of label c on example i of U lowers the loss by
 
-so that, to first order, moving g by δ changes the labelled loss by −⟨d, δ⟩. CE is linear in q, hence
-
-    h_ic = ⟨d, ∇_{θ_S} CE(c, S(x_i; θ_S))⟩ / U           what label c on example i of U does for the labelled loss
-    h    = ⟨d, g⟩ = Σ_ic q_ic h_ic                       Equation 12: the whole batch at once
-
-and the teacher descends the gradient of
+The teacher then descends the gradient of
 
     Σ_ic credit_ic · (−log T_c(x_i; θ_T)),   credit_ic = q_ic (h − b),   credit held fixed, b a moving average of h.
 
 | estimator           | h                                         | q    | credited                        |
 |---------------------|-------------------------------------------|------|---------------------------------|
-| `dot`               | ⟨d, g⟩                                    | hard | to the sum (one joint sample)   |
+| `dot`               | −⟨v, u(g) − u(0)⟩                         | hard | to the sum (one joint sample)   |
 | `cosine`            | ⟨v, g⟩ / (‖v‖ ‖g‖), in [−1, 1]            | hard | to the mean, as in C.3          |
 | `finite_difference` | CE(y_l, S(x_l; θ_S)) − CE(y_l, S(x_l; θ_S')) | hard | to the sum                   |
 | `per_example`       | h_ic, all by one forward-mode product     | hard | to each example, its own        |
 | `soft`              | h_ic; with q = T the gradient of Eq. 3, exactly | soft | to each example and class |
 | `none`              | 0: the control                            | both | –                               |
+| `rolled`            | h_ic of the example before: credit to the wrong one | both | as the two above      |
+| `negated`           | −h_ic: the wrong sign                     | both | as the two above                |
+| `noise`             | random, for each example as long as h_i   | both | as the two above                |
 
-With hard labels E[credit] gives the gradient of the expected labelled loss to first order in η_S; `per_example`
-drops the cross terms of `dot`, whose mean is zero and whose variance is large.
+What holds for which optimizer. E is over the labels, the truth is the gradient of the expected labelled loss:
+
+- `finite_difference`: E[credit] is the truth exactly, for every optimizer and every η_S. It has the most noise.
+- `soft` is the gradient of Equation 3 exactly, for every optimizer.
+- `dot`: E[credit] is the truth to first order in the student's step, for every optimizer. ⟨d, g⟩ would not do: where
+  `clip_norm` is active or LARS normalises, u hardly depends on the length of g, its Jacobian has no part along g, and
+  ⟨d, g⟩ is 0 whatever the labels.
+- `per_example`: where u is linear in g (SGD with or without momentum and weight decay, not clipped) Σ_ic q_ic h_ic = h,
+  and what it drops of `dot` is cross terms of mean zero: the same expectation, less noise. Elsewhere it is right to
+  first order in the share of one example, 1/U: not for a handful of examples.
+- `cosine` has the sign of `dot` where u(g) − u(0) is a multiple of −g: SGD with momentum, weight decay and clipping.
+  With LARS and RMSProp, whose parts have factors of their own, it mostly has.
 """
 
 from collections.abc import Callable
@@ -46,10 +60,17 @@ from metapl.types import Array, Metrics, PyTree
 class Feedback:
     """How h becomes the teacher's gradient."""
 
-    estimator: Literal["cosine", "dot", "per_example", "soft", "finite_difference", "none"] = "cosine"
-    """How h is computed; `none` is the control, everything the same but h = 0."""
+    estimator: Literal[
+        "cosine", "dot", "per_example", "soft", "finite_difference", "none", "rolled", "negated", "noise"
+    ] = "cosine"
+    """How h is computed. The last four are controls: h = 0, credit to the wrong example, of the wrong sign, random."""
     weight: Annotated[float, Ge(0)] = 1.0
-    """Factor of the feedback in the teacher's loss."""
+    """Factor of the feedback in the teacher's gradient, in units of `scale`."""
+    scale: Literal["fixed", "balanced"] = "fixed"
+    """What weight 1 is. fixed: h as it is, the paper's letter. balanced: a gradient as long as that of the teacher's
+    own loss, whatever the learning rates, batches and optimizers (feedback_scale.py)."""
+    scale_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
+    """Share of the moving averages of both lengths that each step keeps (balanced)."""
     baseline: bool = True
     """Subtract a moving average of h from h."""
     baseline_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
@@ -62,9 +83,11 @@ class StudentUpdate(NamedTuple):
     params: PyTree  # θ_S
     new_params: PyTree  # θ_S'
     gradient: PyTree  # g
+    moved: Callable[[], PyTree]  # () -> u(g) − u(0)
     descend: Callable[[PyTree], PyTree]  # v -> d
     labeled_loss: Callable[[PyTree], tuple[Array, Array]]  # θ -> CE(y_l, S(x_l; θ)), S's logits: one batch, mode, mask
     label_costs: Callable[[PyTree], Array]  # θ -> CE(c, S(x_i; θ)) for all i and c [U, C], smoothed as g's is
+    key: Array  # for an estimator that draws
 
 
 class Estimate(NamedTuple):
@@ -76,9 +99,9 @@ class Estimate(NamedTuple):
 
 
 def dot(update: StudentUpdate) -> Estimate:
-    """h = ⟨d, g⟩."""
+    """h = −⟨v, u(g) − u(0)⟩."""
     v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
-    return Estimate(optax.tree.vdot(update.descend(v), update.gradient), logits, _cosine(v, update.gradient))
+    return Estimate(-optax.tree.vdot(v, update.moved()), logits, _cosine(v, update.gradient))
 
 
 def cosine(update: StudentUpdate) -> Estimate:
@@ -108,6 +131,30 @@ def none(update: StudentUpdate) -> Estimate:
     return Estimate(jnp.zeros(()))
 
 
+def rolled(update: StudentUpdate) -> Estimate:
+    """h_ic of example i − 1: of the right size and kind, for the wrong example."""
+    estimate = per_example(update)
+    return estimate._replace(h=jnp.roll(estimate.h, 1, axis=0))
+
+
+def negated(update: StudentUpdate) -> Estimate:
+    """−h_ic."""
+    estimate = per_example(update)
+    return estimate._replace(h=-estimate.h)
+
+
+def noise(update: StudentUpdate) -> Estimate:
+    """Random directions, each as long as its example's h_i; a part that all classes share has no effect on T."""
+    estimate = per_example(update)
+    drawn = _centred(jax.random.normal(update.key, estimate.h.shape, estimate.h.dtype))
+    lengths = jnp.linalg.norm(_centred(estimate.h), axis=-1, keepdims=True)
+    return estimate._replace(h=drawn / jnp.linalg.norm(drawn, axis=-1, keepdims=True) * lengths)
+
+
+def _centred(h: Array) -> Array:
+    return h - jnp.mean(h, axis=-1, keepdims=True)
+
+
 def _cosine(v: PyTree, g: PyTree) -> Array:
     norms = optax.tree.norm(v) * optax.tree.norm(g)
     return optax.tree.vdot(v, g) / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny)
@@ -128,6 +175,9 @@ ESTIMATORS = {
     "soft": Estimator(per_example, labels=("soft",)),
     "finite_difference": Estimator(finite_difference),
     "none": Estimator(none, labels=("hard", "soft")),
+    "rolled": Estimator(rolled, labels=("soft", "hard")),
+    "negated": Estimator(negated, labels=("soft", "hard")),
+    "noise": Estimator(noise, labels=("soft", "hard")),
 }
 
 

@@ -56,6 +56,13 @@ def _next_average(average: Weights | None, weights: Weights, decay: float, t: Ar
     return optax.incremental_update(weights, average, share)
 
 
+def moved(learner: Learner, optimizer: Descent, gradient: PyTree) -> PyTree:
+    """u(g) − u(0): how the update differs from the one that a gradient of 0 would make; −η g for SGD."""
+    zero = optax.tree.zeros_like(gradient)
+    with_g, without = (optimizer.update(g, learner.opt_state, learner.params)[0] for g in (gradient, zero))
+    return optax.tree.sub(with_g, without)
+
+
 def descend(learner: Learner, optimizer: Descent, gradient: PyTree) -> Callable[[PyTree], PyTree]:
     """Return v ↦ −(∂update/∂gradient)ᵀ v: pull v back through the optimizer. It is η v for SGD."""
 

@@ -57,6 +57,7 @@ from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms import feedback as feedbacks
+from metapl.algorithms import feedback_scale as scales
 from metapl.algorithms import learner as learners
 from metapl.algorithms import supervised, uda
 from metapl.algorithms.balance import LogitAdjustment
@@ -133,11 +134,12 @@ class MPL(MethodConfig):
 
 
 class State(NamedTuple):
-    """Both networks and the moving average of h."""
+    """Both networks and the moving averages of the feedback."""
 
     teacher: Learner
     student: Learner
-    baseline: Array
+    baseline: Array  # of h
+    balance: scales.Balance | None = None  # None if `feedback.scale` needs none
 
 
 class Setup(NamedTuple):
@@ -170,7 +172,8 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         teacher = learners.create(network, teacher_optimizer, key, views.labeled, start)
         student_start = start if config.student_start == "teacher" else None
         student = learners.create(network, student_optimizer, jax.random.fold_in(key, 1), views.weak, student_start)
-        return State(teacher, student, jnp.zeros((), views.weak.dtype))
+        dtype = views.weak.dtype
+        return State(teacher, student, jnp.zeros((), dtype), scales.start(config.feedback, dtype))
 
     labeler = Labeler(lambda state: state.teacher.current, teaches=True)
     return Algorithm(init, partial(step, setup), lambda state: state.student.weights, labeler)
@@ -201,7 +204,7 @@ def own_method(config: MPL, network: Network, steps: int) -> MethodLoss:
 def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:
     """Take one step of Algorithm 1."""
     config, estimator = setup.config, ESTIMATORS[setup.config.feedback.estimator]
-    teacher, student, baseline = state
+    teacher, student, baseline, balance = state
     weak_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
 
     # T(x_u; θ_T) and the teacher's own losses: forward now; the backward pass waits for the feedback.
@@ -235,28 +238,36 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
         params=student.params,
         new_params=new_student.params,
         gradient=g,
+        moved=partial(learners.moved, student, setup.student_optimizer, g),
         descend=learners.descend(student, setup.student_optimizer, g),
         labeled_loss=labeled_loss,
         label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
+        key=jax.random.fold_in(labeled_key, 1),
     )
     estimate = estimator.estimate(update)
     credit = feedbacks.credit(config.feedback, estimate.h, baseline, targets)
     new_baseline = feedbacks.next_baseline(config.feedback, estimate.h, baseline, targets)
     if config.student_wait_steps:
-        begun = teacher.updates >= config.student_wait_steps
-        new, old = (new_student, credit, new_baseline), (student, jnp.zeros_like(credit), baseline)
-        new_student, credit, new_baseline = jax.tree.map(partial(jnp.where, begun), new, old)
+        credit = jnp.where(teacher.updates >= config.student_wait_steps, credit, 0)
 
     # θ_T' = θ_T − η_T g_T,  g_T = h ∇_{θ_T} CE(ŷ_u, T(x_u; θ_T)) + ∇_{θ_T} [the teacher's own losses]
     g_logits = jax.grad(lambda logits: jnp.sum(credit * -jax.nn.log_softmax(logits)))(teacher_logits)
-    (g_teacher,) = teacher_backward((jnp.ones_like(own_loss), g_logits))
+    g_teacher, new_balance = scales.teacher_gradient(config.feedback, balance, teacher_backward, own_loss, g_logits)
     new_teacher = learners.update(teacher, setup.teacher_optimizer, g_teacher, own.stats)
 
     metrics = teacher_metrics(own) | feedbacks.metrics(estimate, targets, views.labels)
     metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, student_logits)}
     metrics |= {"student_gradient_norm": optax.tree.norm(g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
     metrics |= {"baseline": baseline, PSEUDO_LABELS: targets}
-    return State(new_teacher, new_student, new_baseline), metrics
+    return after_waiting(config, state, State(new_teacher, new_student, new_baseline, new_balance)), metrics
+
+
+def after_waiting(config: MPL, old: State, new: State) -> State:
+    """Return the new state; until the student begins, only the teacher changes."""
+    if not config.student_wait_steps:
+        return new
+    begun = old.teacher.updates >= config.student_wait_steps
+    return jax.tree.map(partial(jnp.where, begun), new, old._replace(teacher=new.teacher))
 
 
 def logits_to_label(setup: Setup, params: PyTree, teacher: Learner, own: LossTerms, x_u: Array, key: Array) -> Array:

@@ -39,6 +39,7 @@ from annotated_types import Ge, Lt
 
 from metapl import models, optim
 from metapl.algorithms import feedback as feedbacks
+from metapl.algorithms import feedback_scale as scales
 from metapl.algorithms import learner as learners
 from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
 from metapl.algorithms.losses import accuracy, cross_entropy, label_costs
@@ -99,11 +100,12 @@ class ReducedMPL(StoredPredictionsConfig):
 
 
 class State(NamedTuple):
-    """The corrector T', the student and the moving average of h."""
+    """The corrector T', the student and the moving averages of the feedback."""
 
     teacher: Learner
     student: Learner
-    baseline: Array
+    baseline: Array  # of h
+    balance: scales.Balance | None = None  # None if `feedback.scale` needs none
 
 
 class Setup(NamedTuple):
@@ -124,7 +126,8 @@ def build(config: ReducedMPL, network: Network, steps: int) -> Algorithm:
         p_u, _ = stored(views)
         teacher = learners.create(corrector_for(config, p_u), setup.teacher_optimizer, key, p_u)
         student = learners.create(network, setup.student_optimizer, jax.random.fold_in(key, 1), views.weak)
-        return State(teacher, student, jnp.zeros((), views.weak.dtype))
+        dtype = views.weak.dtype
+        return State(teacher, student, jnp.zeros((), dtype), scales.start(config.feedback, dtype))
 
     labeler = Labeler(lambda state: state.teacher.current, teaches=True, corrector=corrector_of_any_classes(config))
     return Algorithm(init, partial(step, setup), lambda state: state.student.weights, labeler)
@@ -133,7 +136,7 @@ def build(config: ReducedMPL, network: Network, steps: int) -> Algorithm:
 def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:
     """Take one step of Algorithm 1, with T' for the teacher."""
     config, estimator = setup.config, ESTIMATORS[setup.config.feedback.estimator]
-    teacher, student, baseline = state
+    teacher, student, baseline, balance = state
     sample_key, student_key, labeled_key = jax.random.split(key, 3)
     p_u, p_l = stored(views)
     corrector = corrector_for(config, p_u)
@@ -168,9 +171,11 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
         params=student.params,
         new_params=new_student.params,
         gradient=g,
+        moved=partial(learners.moved, student, setup.student_optimizer, g),
         descend=learners.descend(student, setup.student_optimizer, g),
         labeled_loss=labeled_loss,
         label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
+        key=jax.random.fold_in(labeled_key, 1),
     )
     estimate = estimator.estimate(update)
     credit = feedbacks.credit(config.feedback, estimate.h, baseline, targets)
@@ -178,7 +183,7 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
 
     # θ_T' = θ_T' − η_T g_T',  g_T' = h ∇_{θ_T'} CE(ŷ_u, T'(p_u; θ_T')) + w ∇_{θ_T'} CE(y_l, T'(p_l; θ_T'))
     g_logits = jax.grad(lambda logits: jnp.sum(credit * -jax.nn.log_softmax(logits)))(teacher_logits)
-    (g_teacher,) = teacher_backward((jnp.ones_like(own_loss), g_logits))
+    g_teacher, new_balance = scales.teacher_gradient(config.feedback, balance, teacher_backward, own_loss, g_logits)
     new_teacher = learners.update(teacher, setup.teacher_optimizer, g_teacher, teacher.stats)
 
     metrics = feedbacks.metrics(estimate, targets, views.labels)
@@ -187,7 +192,7 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
     metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, logits)}
     metrics |= {"student_gradient_norm": optax.tree.norm(g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
     metrics |= {"baseline": baseline, PSEUDO_LABELS: targets}
-    return State(new_teacher, new_student, new_baseline), metrics
+    return State(new_teacher, new_student, new_baseline, new_balance), metrics
 
 
 def stored(views: Views) -> tuple[Array, Array]:

@@ -43,12 +43,11 @@ def eval_run(args: Sequence[str]) -> None:
     """
     flags = parse(EvalFlags, "metapl eval", eval_run, args)
 
-    from metapl.evaluate import again as evaluate_run
-    from metapl.evaluate import results
+    from metapl.evaluate import finished_run, results
     from metapl.system import runtime
 
     runtime.start()
-    summary, remarks = evaluate_run.evaluate_run(flags.run, flags.part, folders(flags.data_dir))
+    summary, remarks = finished_run.evaluate(flags.run, flags.part, folders(flags.data_dir))
     text = json.dumps(summary | {"remarks": remarks}, indent=2)
     if flags.out:
         (claim(flags.out) / "evaluation.json").write_text(text + "\n", "utf-8")

@@ -12,7 +12,7 @@ from annotated_types import Ge
 from metapl import config as configs
 from metapl.cli.flags import asks_for_help, parse
 from metapl.cli.verbs import print_help
-from metapl.plan import examples, run
+from metapl.plan import estimate, example_shape
 from metapl.plan import report as reports
 from metapl.plan.progress import progress
 from metapl.plan.target import Target, machine
@@ -65,10 +65,10 @@ def plan(args: Sequence[str]) -> None:
         raise ConfigError("plan needs a preset or a TOML file first; metapl train --help lists the presets")
     flags = parse(PlanFlags, f"metapl plan {args[0]}", plan, args[1:], PlanFlags(configs.load(args[0])))
     validate(flags)
-    shown = examples.of(flags.config, flags.classes, flags.size)
+    shown = example_shape.of(flags.config, flags.classes, flags.size)
     runtime.start(keep_programs=False)
     with progress(Terminal(stderr=True)) as tell:
-        report = run.plan(flags.config, flags.stage, shown, machine(flags.target), tell)
+        report = estimate.plan(flags.config, flags.stage, shown, machine(flags.target), tell)
     _show({"preset": args[0], "topology": flags.target.topology or None, **report}, flags.json)
     if not report["fits"]:
         sys.exit(1)

@@ -34,6 +34,7 @@ def load(
 
     `symmetries` are the source's: whether a mirrored picture keeps its class, and by how many pixels it may move.
     """
+    pictures = _with_test(pictures)
     augmentation = views.usual(*symmetries)
     strong = dataclasses.replace(augmentation.strong, magnitude=config.strong_magnitude)
     augmentation = dataclasses.replace(augmentation, strong=strong)
@@ -49,6 +50,13 @@ def load(
     return [_drawn(config, pictures, stored, seed) for seed in seeds]
 
 
+def _with_test(pictures: Dataset) -> Dataset:
+    """Take the validation part as the test part if the source has no other: many are published as train and val."""
+    if len(pictures.test) or pictures.val is None or pictures.val_labels is None:
+        return pictures
+    return pictures._replace(test=pictures.val, test_labels=pictures.val_labels, val=None, val_labels=None)
+
+
 def _arrays(pictures: Dataset) -> dict[str, NDArray[np.uint8]]:
     roles: dict[str, Any] = {
         "labeled": pictures.labeled,
@@ -56,9 +64,15 @@ def _arrays(pictures: Dataset) -> dict[str, NDArray[np.uint8]]:
         "val": pictures.val,
         "test": pictures.test,
     }
-    if pictures.unlabeled is pictures.labeled:  # a source without unlabelled pictures trains on its labelled ones
+    if _same_pictures(pictures.manifest or {}):  # a source without unlabelled pictures trains on its labelled ones
         del roles["unlabeled"]
     return {role: np.asarray(examples) for role, examples in roles.items() if examples is not None and len(examples)}
+
+
+def _same_pictures(manifest: Mapping[str, Any]) -> bool:
+    """Whether the unlabelled pictures are the labelled ones."""
+    rows = [manifest.get(role, {}).get("rows_sha256") for role in ("labeled", "unlabeled")]
+    return rows[0] is not None and rows[0] == rows[1]
 
 
 def _stored(
