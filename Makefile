@@ -1,4 +1,4 @@
-# Every target makes its own virtual environment first: Python 3.11, make and git are all a machine needs.
+# Every target makes its own virtual environment first: Python 3.11 or newer, make and git are all a machine needs.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin

@@ -12,10 +12,13 @@ from pathlib import Path
 import jax
 import pytest
 
+from metapl.system import runtime
+
 from .browser import Browser, Page
 from .browser import find as find_browser
 
 # The last one is worth as much as the other two: the CPU's new emitters take 15 ms for each of a program's kernels.
+# XLA does not know it since JAX 0.12, and kills a process that is given an unknown flag.
 HURRY = (
     "--xla_backend_optimization_level=0",
     "--xla_llvm_disable_expensive_passes=true",
@@ -30,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     the time. Workers are children of the process that comes here first, and have its choices in their environment.
     """
     flags = os.environ.get("XLA_FLAGS", "").split()
-    os.environ["XLA_FLAGS"] = " ".join([*flags, *(flag for flag in HURRY if flag not in flags)])
+    hurry = [flag for flag in runtime.known_xla_flags(HURRY) if flag not in flags]
+    os.environ["XLA_FLAGS"] = " ".join([*flags, *hurry])
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         folder = tempfile.mkdtemp(prefix="metapl-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))

@@ -14,9 +14,10 @@ YNN = runtime.YNN_OPERATIONS.split("=")[0]
 TRAIN = """
 import sys
 import jax, jax.numpy as jnp, numpy as np
-from metapl import algorithms, models, runtime
+from metapl import algorithms, models
 from metapl.algorithms.supervised import Supervised
 from metapl.models.wide_resnet import WideResNet
+from metapl.system import runtime
 from metapl.types import Views
 
 if sys.argv[1] == "start":
@@ -66,3 +67,11 @@ def test_what_the_user_has_set_stays(monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", f"{YNN}=dot")
     runtime.start()
     assert os.environ["XLA_FLAGS"] == f"{YNN}=dot"
+
+
+def test_a_flag_that_xla_does_not_know_is_left_out_and_named(monkeypatch):
+    monkeypatch.setattr(runtime.xla_flags, "accepted", lambda flags, *_: [f for f in flags if not f.startswith(YNN)])
+    monkeypatch.delenv("XLA_FLAGS")
+    runtime.start(quick_compile=True)
+    assert os.environ["XLA_FLAGS"] == runtime.QUICK_COMPILE
+    assert runtime.left_out_xla_flags() == [runtime.YNN_OPERATIONS]

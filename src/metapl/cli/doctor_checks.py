@@ -62,9 +62,6 @@ def versions() -> list[MachineFinding]:
     if missing:
         advice = f"pip install metapl again: {', '.join(missing)} cannot be found"
         return [MachineFinding("versions", "broken", text, advice)]
-    if installed["jax"] != installed["jaxlib"]:
-        advice = f"pip install jaxlib=={installed['jax']}: jax and jaxlib must have the same version"
-        return [MachineFinding("versions", "broken", text, advice)]
     extras = [
         MachineFinding("extras", "note", f"no {name}", f"metapl {extra} needs it: pip install 'metapl[{extra}]'")
         for name, extra in EXTRAS.items()
@@ -193,7 +190,6 @@ def step() -> list[MachineFinding]:
 
 def judge(report: Mapping[str, Any], user_flags: str) -> list[MachineFinding]:
     """Return what the smoke step's report means."""
-    flags = [f"{flag} ({'you' if flag in user_flags.split() else 'metapl'})" for flag in report["xla_flags"].split()]
     devices = [MachineFinding("devices", "fine", ", ".join(report["devices"]))]
     if all(name.startswith("cpu") for name in report["devices"]) and Path("/dev/nvidia0").exists():
         advice = "JAX does not use the GPU of this machine: pip install 'metapl[cuda]'"
@@ -205,7 +201,18 @@ def judge(report: Mapping[str, Any], user_flags: str) -> list[MachineFinding]:
     if reasons:
         advice = "unset XLA_FLAGS and JAX_*; if that does not help, the device or its driver is at fault"
         result = MachineFinding("smoke step", "broken", f"{text}: {' and '.join(reasons)}", advice)
-    return [*devices, MachineFinding("XLA flags", "fine", ", ".join(flags) or "none"), result]
+    return [*devices, _flags_finding(report, user_flags), result]
+
+
+def _flags_finding(report: Mapping[str, Any], user_flags: str) -> MachineFinding:
+    """Return which flags XLA got from whom, and which metapl left out because XLA does not know them."""
+    flags = [f"{flag} ({'you' if flag in user_flags.split() else 'metapl'})" for flag in report["xla_flags"].split()]
+    text = ", ".join(flags) or "none"
+    if not report["left_out_xla_flags"]:
+        return MachineFinding("XLA flags", "fine", text)
+    text += f"; left out: {', '.join(report['left_out_xla_flags'])}"
+    advice = f"jaxlib {_version('jaxlib')} does not know the flags left out: all works, but steps on CPUs may be slower"
+    return MachineFinding("XLA flags", "note", text, advice)
 
 
 def why(errors: str) -> str:
@@ -216,6 +223,8 @@ def why(errors: str) -> str:
 
 
 def _crash_advice(reason: str) -> str:
+    if "jaxlib" in reason and "version" in reason:  # each JAX works with a range of jaxlibs, and checks it
+        return "pip install --upgrade jax jaxlib: these two versions do not work together"
     if "XLA_FLAGS" in reason or "xla_" in reason:
         return "XLA cannot read its flags: correct or unset XLA_FLAGS"
     if "backend" in reason:

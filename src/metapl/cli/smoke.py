@@ -36,6 +36,7 @@ def smoke() -> dict[str, Any]:
     return {
         "devices": [f"{device.platform} {device.device_kind}" for device in jax.devices()],
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "left_out_xla_flags": runtime.left_out_xla_flags(),
         "finite": all(bool(np.isfinite(leaf).all()) for leaf in first),
         "same_twice": all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)),
         "seconds": round(time.monotonic() - start, 2),

@@ -8,7 +8,7 @@ import platform
 import resource
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -20,6 +20,7 @@ from annotated_types import Ge
 
 import metapl
 from metapl.schema import ConfigError
+from metapl.system import xla_flags
 
 Result = TypeVar("Result")
 
@@ -40,6 +41,8 @@ QUICK_COMPILE = "--xla_backend_optimization_level=1"
 # products did not end within ten minutes.
 YNN_OPERATIONS = "--xla_cpu_experimental_ynn_fusion_type=dot,reduce"
 
+XLA_FLAGS = (YNN_OPERATIONS, QUICK_COMPILE)  # all that `start` may set; it leaves out what XLA does not know
+
 
 def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
     """Set flags that make programs fast, and keep compiled programs on disk: a second start skips the compiler.
@@ -51,9 +54,7 @@ def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
     """
     import jax  # imported here, so that callers who only need the cache folder do not wait for it
 
-    _add_xla_flag(YNN_OPERATIONS)
-    if quick_compile:
-        _add_xla_flag(QUICK_COMPILE)
+    _add_xla_flags([YNN_OPERATIONS, *([QUICK_COMPILE] if quick_compile else [])])
     if keep_programs and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
         # TwoMoon programs compile in 1 to 4 s each: JAX's own threshold of 1 s would miss some of them.
@@ -286,8 +287,28 @@ def _processor() -> str:
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
 
 
-def _add_xla_flag(flag: str) -> None:
-    """Append a flag, unless the user has set it."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if flag.split("=")[0] not in flags:
-        os.environ["XLA_FLAGS"] = f"{flags} {flag}".strip()
+def known_xla_flags(flags: Sequence[str]) -> list[str]:
+    """Return the flags that the installed XLA knows."""
+    try:
+        cache = cache_folder() / "xla_flags.json"
+    except ConfigError:
+        cache = None
+    return xla_flags.accepted(flags, os.environ, cache)
+
+
+def left_out_xla_flags() -> list[str]:
+    """Return the flags that `start` would set, but that the installed XLA does not know."""
+    known = known_xla_flags(XLA_FLAGS)
+    return [flag for flag in XLA_FLAGS if flag not in known]
+
+
+def _add_xla_flags(flags: Sequence[str]) -> None:
+    """Append flags that XLA knows, except those that the user has set."""
+    present = os.environ.get("XLA_FLAGS", "")
+    names = [xla_flags.name_of(flag) for flag in present.split()]
+    missing = [flag for flag in flags if xla_flags.name_of(flag) not in names]
+    if not missing:
+        return
+    known = known_xla_flags(XLA_FLAGS)  # all of them, so that one test answers for every command
+    if added := [flag for flag in missing if flag in known]:
+        os.environ["XLA_FLAGS"] = " ".join([present, *added]).strip()
