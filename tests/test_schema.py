@@ -26,7 +26,7 @@ def parse(text: str) -> Config:
         ('seed = "1"', "seed takes a whole number, got '1'"),
         ("seed = -1", "seed takes a number of at least 0, got -1"),
         ("data = 3", "data takes a table of settings, got 3"),
-        ('[data]\nname = "three_moons"', "data.name takes one of 'two_moons', 'digits', "),
+        ('[data]\nname = "three_moons"', "data.name takes one of 'two_moons', 'arrays', "),
         ("[data]\nnoise = nan", "data.noise takes a finite number, got nan"),
         ("[data]\nlabels_per_class = 1000", "data: labels_per_class (1000) must be fewer than points_per_class"),
         ("[model]\nhidden = 8", "model.hidden takes a list, got 8"),

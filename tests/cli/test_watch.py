@@ -89,7 +89,7 @@ def test_a_run_that_has_ended_is_shown_once(run, visit, capsys):
     cli.main(["watch", str(run)])
     said = capsys.readouterr().out
     assert said.startswith("Watching: http://127.0.0.1:")
-    assert "run ended before its time, killed or with an error, after 10 of 100 steps" in said
+    assert "run crashed or was killed after 10 of 100 steps" in said
     assert "The runs have ended; the page is served for 60 s" in said
     assert "<h1>run: ended</h1>" in visit["page"]
 
@@ -106,7 +106,7 @@ def test_with_wait_a_run_may_come_later(tmp_path, visit, monkeypatch, capsys):
     cli.main(["watch", str(tmp_path / "late"), "--wait"])
     said = capsys.readouterr().out
     assert "No run has started there yet: waiting" in said
-    assert "late ended before its time" in said
+    assert "late crashed or was killed" in said
 
 
 @pytest.mark.parametrize(

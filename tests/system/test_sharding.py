@@ -86,7 +86,7 @@ def test_one_device_has_no_layout():
     assert alone is sharding.SINGLE
     tree = {"kernel": np.ones((2, 3))}
     assert alone.put(tree) is tree
-    assert alone.keep(tree) is tree
+    assert alone.constrain(tree) is tree
     assert alone(len) is len
     assert sharding.as_networks_see(jnp.ones((2, 3, 3, 1))).shape == (2, 3, 3, 1)
 

@@ -112,7 +112,7 @@ def test_pythons_reference_has_what_people_import(pages):
         ("{{ quote: src/metapl/none.py }}", "there is no file"),
         ("{{ quote: src/metapl/optim.py :: nothing }}", "has no nothing"),
         ("{{ line: src/metapl/optim.py :: build :: nothing }}", "has 0 statements"),
-        ("{{ line: src/metapl/algorithms/mpl.py :: build.step :: new_ }}", "statements that begin with"),
+        ("{{ line: src/metapl/algorithms/mpl.py :: step :: new_ }}", "statements that begin with"),
         ("{{ test: tests/cli/test_main.py :: test_of_nothing }}", "has no test_of_nothing"),
         ("{{ kwote: README.md }}", "kwote"),
     ],
@@ -131,8 +131,8 @@ def test_a_directive_for_something_missing_ends_the_build(named, said):
 def test_a_quote_is_of_the_right_definition():
     found = quotes.quote("src/metapl/algorithms/feedback.py", "Feedback")
     assert found.text.startswith("@dataclass(frozen=True)\nclass Feedback:")
-    statement = quotes.quote("src/metapl/algorithms/mpl.py", "build.step", "new_student, update")
-    assert statement.text.count("\n") == 2  # a statement of three lines is whole
+    statement = quotes.quote("src/metapl/algorithms/mpl.py", "step", "update = StudentUpdate")
+    assert statement.text.count("\n") > 5  # a statement of several lines is whole
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -122,7 +122,7 @@ def test_balanced_batches_are_the_same_from_files(on_disk: Dataset) -> None:
 def test_indices_say_which_examples_a_batch_holds_from_files_and_on_the_device(on_disk, resident, rows) -> None:
     predictions = stored(rows)
     on_device = loader.PredictionsOnDevice(*(part if part is None else jnp.asarray(part) for part in predictions))
-    with feed.from_files(on_disk, KEY, (3, 4), STEPS, 0, predictions, indices=True) as read:
+    with feed.from_files(on_disk, KEY, Sampling(3, 4, STEPS, indices=True), 0, predictions) as read:
         for step in range(STEPS):
             batch = loader.batch_of(read.at(step), jnp.uint32(step))
             expected = loader.batch(resident, KEY, jnp.uint32(step), 3, 4, on_device, indices=True)
