@@ -56,6 +56,14 @@ def test_a_small_one_has_the_methods_of_its_sibling(name):
     assert sum(stage.steps for stage in configs.load(name).stages) < 10_000
 
 
+@pytest.mark.parametrize("mpl", ["cifar10_4k_mpl", "svhn_1k_mpl", "imagenet10_mpl", "resnet50_imagenet_mpl"])
+def test_the_uda_teacher_masks_confident_labels_as_uda_alone_does(mpl):
+    """Appendix C.4; Section 3.3 says that ResNet-50's is the same as Section 3.2's."""
+    uda = "imagenet10_uda" if mpl.startswith("resnet50") else mpl.replace("_mpl", "_uda")
+    teacher, alone = (configs.load(name).stages[0].method for name in (mpl, uda))
+    assert teacher.labeled_cap == alone.labeled_cap != "none"
+
+
 def shallow(config: configs.Config) -> configs.Config:
     """The same kind of network with few layers: they are traced in a fraction of the time."""
     match config.model:
