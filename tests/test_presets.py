@@ -64,6 +64,12 @@ def test_the_uda_teacher_masks_confident_labels_as_uda_alone_does(mpl):
     assert teacher.labeled_cap == alone.labeled_cap != "none"
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if "_released" in name])
+def test_as_released_the_teacher_labels_the_view_that_the_student_sees(name):
+    method = configs.load(name).stages[0].method
+    assert (method.teacher_view, method.student_view) == ("strong", "strong")
+
+
 def shallow(config: configs.Config) -> configs.Config:
     """The same kind of network with few layers: they are traced in a fraction of the time."""
     match config.model:
