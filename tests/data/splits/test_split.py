@@ -43,7 +43,15 @@ def test_names_are_taken_apart() -> None:
     "text",
     [
         *("", "cifar10@", "cifar10@4000", "cifar10@4000#", "cifar10@-4#1", "cifar10@4e3#1", "cifar10@0#1", "@40#1"),
-        *("cifar10@40#-1", f"cifar10@40#{2**32}", "cifar10@40#1\n", "imagenet-30", "a/b", "cifar10@٤٠#1"),
+        *(
+            "cifar10@40#-1",
+            f"cifar10@40#{2**32}",
+            "cifar10@40#1\n",
+            "imagenet-30",
+            "imagenet-10-val30",
+            "a/b",
+            "cifar10@٤٠#1",
+        ),
     ],
 )
 def test_what_is_no_split_is_told(text: str) -> None:
@@ -101,9 +109,12 @@ def imagenet() -> Source:
     return Source({"train": Part(Records(shards, shard, offset, "x"), labels)}, tuple("0123456789"))
 
 
-@pytest.mark.parametrize(("percent", "shards"), [(10, 102), (20, 204), (40, 409), (80, 819), (100, 1004)])
-def test_imagenet_by_shards(imagenet: Source, percent: int, shards: int) -> None:
-    found = split(f"imagenet-{percent}", imagenet)
+@pytest.mark.parametrize("held_out", [0, 20])
+@pytest.mark.parametrize(("percent", "shards"), [(10, 102), (20, 204), (40, 409), (80, 819), (100, 1024)])
+def test_imagenet_by_shards(imagenet: Source, percent: int, shards: int, held_out: int) -> None:
+    found = split(f"imagenet-{percent}-val{held_out}" if held_out else f"imagenet-{percent}", imagenet)
+    end = 1024 - held_out
+    shards = min(shards, end)
     images = imagenet.parts["train"].images
     assert isinstance(images, Records)
     held = {
@@ -112,8 +123,8 @@ def test_imagenet_by_shards(imagenet: Source, percent: int, shards: int) -> None
         for _, rows in getattr(found, role)
     }
     assert held["labeled"] == set(range(shards))
-    assert held["unlabeled"] == (set(range(shards, 1004)) if percent < 100 else held["labeled"])
-    assert held["val"] == set(range(1004, 1024))
+    assert held["unlabeled"] == (set(range(shards, end)) if percent < 100 else held["labeled"])
+    assert held.get("val", set()) == set(range(end, 1024))
     assert count(found.labeled) == int((images.shard < shards).sum())
 
 
