@@ -70,6 +70,13 @@ def test_as_released_the_teacher_labels_the_view_that_the_student_sees(name):
     assert (method.teacher_view, method.student_view) == ("strong", "strong")
 
 
+@pytest.mark.parametrize("name", ["efficientnet_l2_mpl", "efficientnet_b6_wide_mpl"])
+def test_table_4_averages_weights_as_noisy_student_does(name):
+    """Section 4: "the same hyper-parameters with Noisy Student", whose code has moving_average_decay = 0.9999."""
+    method = configs.load(name).stages[0].method
+    assert (method.student.average_decay, method.teacher.average_decay) == (0.9999, 0.0)
+
+
 def shallow(config: configs.Config) -> configs.Config:
     """The same kind of network with few layers: they are traced in a fraction of the time."""
     match config.model:
