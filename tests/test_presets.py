@@ -77,6 +77,12 @@ def test_table_4_averages_weights_as_noisy_student_does(name):
     assert (method.student.average_decay, method.teacher.average_decay) == (0.9999, 0.0)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_it_measures_imagenet_real_where_the_paper_does(name):
+    config = configs.load(name)
+    assert ("ImageNet-ReaL" in header(name)["Paper"]) == (getattr(config.data, "real_labels", "") == "real.json")
+
+
 def shallow(config: configs.Config) -> configs.Config:
     """The same kind of network with few layers: they are traced in a fraction of the time."""
     match config.model:
