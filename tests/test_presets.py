@@ -83,6 +83,14 @@ def test_it_measures_imagenet_real_where_the_paper_does(name):
     assert ("ImageNet-ReaL" in header(name)["Paper"]) == (getattr(config.data, "real_labels", "") == "real.json")
 
 
+@pytest.mark.parametrize("method", ["{}_supervised", "noisy_student_{}", "reduced_mpl_{}"])
+@pytest.mark.parametrize(("data", "split"), [("svhn", "svhn-val7300"), ("imagenet", "imagenet-100-val40")])
+def test_table_11_holds_out_what_appendix_e_does(method, data, split):
+    network = {"svhn": "efficientnet_b0_svhn", "imagenet": "efficientnet_b7_imagenet"}[data]
+    name = method.format(network if method.startswith("{") else data)
+    assert configs.load(name).data.split == split
+
+
 def shallow(config: configs.Config) -> configs.Config:
     """The same kind of network with few layers: they are traced in a fraction of the time."""
     match config.model:

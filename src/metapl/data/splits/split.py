@@ -1,4 +1,4 @@
-"""Which pictures of a source have which role: the paper's splits (Appendix C.1) and class-balanced ones.
+"""Which pictures of a source have which role: the paper's splits (Appendices C.1, E) and class-balanced ones.
 
 `cifar10-4k`    The 50,000 training pictures in file order: the first 5,000 are dropped, the next 4,000 are labelled,
                 the other 41,000 are unlabelled.
@@ -11,7 +11,9 @@
                 3.2). If all are labelled, the unlabelled pictures are the source's own, or the labelled ones again if
                 it has none.
 `imagenet-100-val20`  (10, 20, 40, 80) The same, but the last 20 shards are held out, as `val`: Appendix C.1 reserves
-                them for Sections 3.3 and 4.
+                them for Sections 3.3 and 4. `imagenet-100-val40` holds out 40, as Appendix E; it does not say which.
+`svhn-val7300`  Appendix E: 7,300 training pictures are held out, as `val`; the other 65,957 are labelled, `extra` is
+                unlabelled. It does not say which are held out: here the first, as Appendix C.1 does with CIFAR-10.
 `name@4000#1`   As the field does it (USB): the same number of labels for each class, drawn by the seed; the
                 unlabelled pictures are *all* training pictures, the labelled ones included, and `extra`. With the
                 same seed, a smaller labelled set is a subset of a larger one.
@@ -56,6 +58,8 @@ def make_split(spec: Spec, source: Source) -> Split:
         return _cifar10_4k(spec, source)
     if spec.text == "svhn-1k":
         return _svhn_1k(spec, source)
+    if spec.text == "svhn-val7300":
+        return _svhn_val7300(spec, source)
     if spec.text.startswith("imagenet-"):
         percent, _, held_out = spec.text.removeprefix("imagenet-").partition("-val")
         return _imagenet(spec, source, int(percent), int(held_out or 0))
@@ -85,6 +89,14 @@ def _svhn_1k(spec: Spec, source: Source) -> Split:
     labeled = np.arange(5_000, 6_000)
     rest = np.setdiff1d(np.arange(73_257), labeled, assume_unique=True)
     return Split(spec, (("train", labeled),), (("train", rest), *_whole(source, "extra")), (), _whole(source, "test"))
+
+
+def _svhn_val7300(spec: Spec, source: Source) -> Split:
+    _check_count(spec, source, "train", 73_257)
+    _check_count(spec, source, "extra", 531_131)
+    val, labeled = np.arange(7_300), np.arange(7_300, 73_257)
+    extra = _whole(source, "extra")
+    return Split(spec, (("train", labeled),), extra, (("train", val),), _whole(source, "test"))
 
 
 def _imagenet(spec: Spec, source: Source, percent: int, held_out: int) -> Split:
