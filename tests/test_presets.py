@@ -56,6 +56,41 @@ def test_a_small_one_has_the_methods_of_its_sibling(name):
     assert sum(stage.steps for stage in configs.load(name).stages) < 10_000
 
 
+@pytest.mark.parametrize("mpl", ["cifar10_4k_mpl", "svhn_1k_mpl", "imagenet10_mpl", "resnet50_imagenet_mpl"])
+def test_the_uda_teacher_masks_confident_labels_as_uda_alone_does(mpl):
+    """Appendix C.4; Section 3.3 says that ResNet-50's is the same as Section 3.2's."""
+    uda = "imagenet10_uda" if mpl.startswith("resnet50") else mpl.replace("_mpl", "_uda")
+    teacher, alone = (configs.load(name).stages[0].method for name in (mpl, uda))
+    assert teacher.labeled_cap == alone.labeled_cap != "none"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "_released" in name])
+def test_as_released_the_teacher_labels_the_view_that_the_student_sees(name):
+    method = configs.load(name).stages[0].method
+    assert (method.teacher_view, method.student_view) == ("strong", "strong")
+
+
+@pytest.mark.parametrize("name", ["efficientnet_l2_mpl", "efficientnet_b6_wide_mpl"])
+def test_table_4_averages_weights_as_noisy_student_does(name):
+    """Section 4: "the same hyper-parameters with Noisy Student", whose code has moving_average_decay = 0.9999."""
+    method = configs.load(name).stages[0].method
+    assert (method.student.average_decay, method.teacher.average_decay) == (0.9999, 0.0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_measures_imagenet_real_where_the_paper_does(name):
+    config = configs.load(name)
+    assert ("ImageNet-ReaL" in header(name)["Paper"]) == (getattr(config.data, "real_labels", "") == "real.json")
+
+
+@pytest.mark.parametrize("method", ["{}_supervised", "noisy_student_{}", "reduced_mpl_{}"])
+@pytest.mark.parametrize(("data", "split"), [("svhn", "svhn-val7300"), ("imagenet", "imagenet-100-val40")])
+def test_table_11_holds_out_what_appendix_e_does(method, data, split):
+    network = {"svhn": "efficientnet_b0_svhn", "imagenet": "efficientnet_b7_imagenet"}[data]
+    name = method.format(network if method.startswith("{") else data)
+    assert configs.load(name).data.split == split
+
+
 def shallow(config: configs.Config) -> configs.Config:
     """The same kind of network with few layers: they are traced in a fraction of the time."""
     match config.model:

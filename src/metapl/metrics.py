@@ -73,6 +73,14 @@ COMMON = (
         "student_loss", "cross-entropy of the student on pseudo labels", "loss", "student", LOSSES, "student", "S", 2
     ),
     Metric(
+        "student_labeled_loss",
+        "cross-entropy of the student on true labels, before its factor; only with `labeled_weight`",
+        "loss",
+        "student",
+        LOSSES,
+        "student, true labels",
+    ),
+    Metric(
         "consistency_loss",
         "difference between two views of unlabelled examples, before its factor",
         "loss",

@@ -147,6 +147,11 @@ class LossTerms(NamedTuple):
     metrics: Metrics
     unlabeled: Array | float = 0.0  # the terms on unlabelled examples, with their factors
     weak_logits: Array | None = None  # [U, C] of the weak view; None if the method does not look at it
+    strong_logits: Array | None = None  # [U, C] of the strong view, likewise
+
+    def logits_of(self, view: Literal["weak", "strong"]) -> Array | None:
+        """Return the logits of the weak or the strong view of the unlabelled examples."""
+        return self.strong_logits if view == "strong" else self.weak_logits
 
 
 # (parameters, learner, views, key) -> terms, for gradients with respect to the parameters. The learner holds what else

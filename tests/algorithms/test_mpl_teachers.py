@@ -60,17 +60,20 @@ def own_loss(teacher, views, now):
     return loss
 
 
+@pytest.mark.parametrize("labels_view", ["weak", "strong"])
 @pytest.mark.parametrize("teacher", TEACHERS)
-def test_one_step_by_hand(teacher):
+def test_one_step_by_hand(teacher, labels_view):
     views, network, sgd = tiny_views(), tiny_network(), optim.Optimizer(learning_rate=RATE)
-    config = mpl.MPL(Feedback("cosine", WEIGHT), teacher=sgd, student=sgd, **TEACHERS[teacher])
-    algorithm = mpl.build(config, network, 10)
+    settings = TEACHERS[teacher] | {"teacher_view": labels_view}
+    algorithm = mpl.build(mpl.MPL(Feedback("cosine", WEIGHT), teacher=sgd, student=sgd, **settings), network, 10)
+    labeled_by_teacher = views.unlabeled_as(labels_view)
     state = algorithm.init(jax.random.key(0), views, None)._replace(baseline=jnp.asarray(BASELINE))
     after, metrics = algorithm.step(state, views, jax.random.key(KEY))
 
     t, s = state.teacher.params, state.student.params
     jax.tree.map(np.testing.assert_array_equal, t, draw(jax.random.key(0)))
-    sampled = np.asarray(jax.random.categorical(jax.random.split(jax.random.key(KEY), 4)[1], forward(t, views.weak)))
+    sample_key = jax.random.split(jax.random.key(KEY), 4)[1]
+    sampled = np.asarray(jax.random.categorical(sample_key, forward(t, labeled_by_teacher)))
     q = np.eye(CLASSES)[sampled]
     g = jax.grad(lambda params: mean_ce(q, params, views.weak))(s)
     new_s = jax.tree.map(lambda p, d: p - RATE * d, s, g)
@@ -79,7 +82,7 @@ def test_one_step_by_hand(teacher):
     h = flat_g @ flat_v / np.sqrt((flat_g @ flat_g) * (flat_v @ flat_v))
 
     def objective(params):
-        return own_loss(teacher, views, t)(params) + WEIGHT * (h - BASELINE) * mean_ce(q, params, views.weak)
+        return own_loss(teacher, views, t)(params) + WEIGHT * (h - BASELINE) * mean_ce(q, params, labeled_by_teacher)
 
     gradient = jax.grad(objective)(t)
     new_t = jax.tree.map(lambda p, d: p - RATE * d, t, gradient)

@@ -62,6 +62,31 @@ def test_given_labels_are_smoothed(network, views):
     np.testing.assert_allclose(metrics["student_loss"], loss, rtol=1e-5)
 
 
+def test_true_labels_are_combined_with_pseudo_labels(network, views):
+    teacher, weight, smoothing = network.init(jax.random.key(1), views.weak), 0.7, 0.2
+    config = pseudo_labels.PseudoLabels(
+        labeled_weight=weight, label_smoothing=smoothing, optimizer=optim.Optimizer(learning_rate=1.0)
+    )
+    algorithm = pseudo_labels.build(config, network, steps=10)
+    state = algorithm.init(jax.random.key(0), views, teacher)
+    after, metrics = algorithm.step(state, views, jax.random.key(2))
+    q = (1 - smoothing) * jnp.eye(2)[views.labels] + smoothing / 2
+
+    def true_loss(student):
+        log_s = jax.nn.log_softmax(network.apply(student, {}, views.labeled, train=False)[0])
+        return -jnp.sum(q * log_s) / len(q)
+
+    def given_loss(student):
+        return loss_by_hand(network, teacher, student, views, "hard", 0.0, smoothing)
+
+    start = state.student.params
+    gradient = jax.grad(lambda student: given_loss(student) + weight * true_loss(student))(start)
+    expected = jax.tree.map(jnp.subtract, start, gradient)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.student.params, expected)
+    np.testing.assert_allclose(metrics["student_loss"], given_loss(start), rtol=1e-5)
+    np.testing.assert_allclose(metrics["student_labeled_loss"], true_loss(start), rtol=1e-5)
+
+
 def test_without_a_teacher_there_is_nothing_to_learn_from(network, views):
     algorithm = pseudo_labels.build(pseudo_labels.PseudoLabels(), network, steps=10)
     with pytest.raises(ConfigError, match="a stage before it"):

@@ -94,6 +94,31 @@ def test_one_step_is_algorithm_1_with_a_corrector_for_the_teacher(views, network
     np.testing.assert_allclose(after.baseline, 0.99 * 0.01 + 0.01 * h, rtol=1e-4)
 
 
+def test_a_student_with_true_labels_learns_both_and_reports_the_feedback_of_pseudo_labels(views, network):
+    weight = 0.6
+    algorithm = reduced_mpl.build(config(labeled_weight=weight, feedback=Feedback("dot")), network, steps=10)
+    state = algorithm.init(jax.random.key(0), views, None)
+    after, metrics = algorithm.step(state, views, jax.random.key(1))
+    guesses = jax.random.categorical(
+        jax.random.split(jax.random.key(1), 3)[0], corrector(state.teacher.params, views.predictions, residual=True)
+    )
+
+    def given_loss(p):
+        return -jnp.mean(student(p, views.strong)[jnp.arange(7), guesses])
+
+    def true_loss(p):
+        return -jnp.mean(student(p, views.labeled)[jnp.arange(5), views.labels])
+
+    start = state.student.params
+    g, g_true = jax.grad(given_loss)(start), jax.grad(true_loss)(start)
+    expected = jax.tree.map(lambda p, a, b: p - STUDENT_RATE * (a + weight * b), start, g, g_true)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), after.student.params, expected)
+    v = jax.grad(true_loss)(expected)
+    h = STUDENT_RATE * sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (v, g)), strict=True))
+    np.testing.assert_allclose(metrics["feedback"], h, rtol=1e-4)
+    np.testing.assert_allclose(metrics["student_labeled_loss"], true_loss(start), rtol=1e-5)
+
+
 def test_without_feedback_soft_labels_of_a_fresh_corrector_are_the_large_teachers(views, network):
     """The student's first step is distillation: T' starts as the identity."""
     settings = config(labels="soft", feedback=Feedback("none"))

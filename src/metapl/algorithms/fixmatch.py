@@ -82,7 +82,7 @@ def loss(config: FixMatch, network: Network) -> MethodLoss:
             "mask_rate": jnp.mean(mask),
             PSEUDO_LABELS: one_hot_best(weak),
         }
-        return LossTerms(supervised, stats, metrics, config.weight * unsupervised, weak)
+        return LossTerms(supervised, stats, metrics, config.weight * unsupervised, weak, strong)
 
     return terms
 

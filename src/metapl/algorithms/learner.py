@@ -56,10 +56,14 @@ def _next_average(average: Weights | None, weights: Weights, decay: float, t: Ar
     return optax.incremental_update(weights, average, share)
 
 
-def moved(learner: Learner, optimizer: Descent, gradient: PyTree) -> PyTree:
-    """u(g) − u(0): how the update differs from the one that a gradient of 0 would make; −η g for SGD."""
-    zero = optax.tree.zeros_like(gradient)
-    with_g, without = (optimizer.update(g, learner.opt_state, learner.params)[0] for g in (gradient, zero))
+def moved(learner: Learner, optimizer: Descent, gradient: PyTree, whole: PyTree | None = None) -> PyTree:
+    """u(g) − u(0): how the update differs from the one that it would be without g; −η g for SGD.
+
+    If g is a term of the `whole` gradient: u(whole) − u(whole − g).
+    """
+    whole = gradient if whole is None else whole
+    rest = optax.tree.sub(whole, gradient)
+    with_g, without = (optimizer.update(g, learner.opt_state, learner.params)[0] for g in (whole, rest))
     return optax.tree.sub(with_g, without)
 
 

@@ -38,7 +38,7 @@ begins, the teacher gets no credit and the baseline stays. Its warm-up and its s
 |------------------|-------------------------------|
 | T, θ_T / S, θ_S  | state.teacher / state.student |
 | x_l, y_l         | views.labeled, views.labels   |
-| x_u              | views.weak                    |
+| x_u              | views.weak; what T labels: `teacher_view`; what S learns from: `student_view` |
 | RandAugment(x_u) | views.strong                  |
 | T(x_u; θ_T)      | teacher_logits                |
 | ŷ_u (or T(x_u))  | targets                       |
@@ -95,6 +95,8 @@ class MPL(MethodConfig):
     feedback: Feedback = Feedback()
     labels: Literal["hard", "soft"] = "hard"
     """Sample one label for each example from the teacher, or pass on its whole distribution."""
+    teacher_view: Literal["weak", "strong"] = "weak"
+    """Which view of the unlabelled examples the teacher labels, and is credited on (released code: strong)."""
     student_view: Literal["weak", "strong"] = "weak"
     """Which view of the unlabelled examples the student learns from."""
     supervised_weight: Annotated[float, Ge(0)] = 1.0
@@ -205,13 +207,13 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
     """Take one step of Algorithm 1."""
     config, estimator = setup.config, ESTIMATORS[setup.config.feedback.estimator]
     teacher, student, baseline, balance = state
-    weak_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
+    teacher_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
 
     # T(x_u; θ_T) and the teacher's own losses: forward now; the backward pass waits for the feedback.
     def teach(params: PyTree) -> tuple[tuple[Array, Array], LossTerms]:
         own = setup.own_loss(params, teacher, views, key)
         own_loss = config.supervised_weight * own.labeled + own.unlabeled
-        return (own_loss, logits_to_label(setup, params, teacher, own, views.weak, weak_key)), own
+        return (own_loss, logits_to_label(setup, params, teacher, own, views, teacher_key)), own
 
     (own_loss, teacher_logits), teacher_backward, own = jax.vjp(teach, teacher.params, has_aux=True)
 
@@ -270,14 +272,15 @@ def after_waiting(config: MPL, old: State, new: State) -> State:
     return jax.tree.map(partial(jnp.where, begun), new, old._replace(teacher=new.teacher))
 
 
-def logits_to_label(setup: Setup, params: PyTree, teacher: Learner, own: LossTerms, x_u: Array, key: Array) -> Array:
+def logits_to_label(setup: Setup, params: PyTree, teacher: Learner, own: LossTerms, views: Views, key: Array) -> Array:
     """T(x_u; θ_T): as the teacher's own method has passed x_u, or in a pass of its own if that method does not.
 
     The statistics of a pass of its own are not kept: they stay, bit for bit, those of the own method. Without feedback
     no credit flows into the logits; a backward pass of zeros would be work, and give other bits.
     """
-    logits = own.weak_logits
+    logits = own.logits_of(setup.config.teacher_view)
     if logits is None:
+        x_u = views.unlabeled_as(setup.config.teacher_view)
         logits, _ = setup.teacher_network.apply(params, teacher.stats, x_u, train=True, key=key)
     return jax.lax.stop_gradient(logits) if setup.config.feedback.estimator == "none" else logits
 

@@ -16,7 +16,10 @@ What the paper leaves open, and what is done here:
   digits both end alike (84.1 and 84.3 ± 1.3 %, docs/results.md).
 - T sees the eval view, once. Only the student gets noise.
 - The paper calls the adapting teacher "the only difference" to Noisy Student, yet MPL's student sees no true label and
-  Noisy Student's does. The student here is MPL's; a finetuning stage after it shows it the labels.
+  Noisy Student's does. The student here is MPL's by default; a finetuning stage after it shows it the labels. With
+  `labeled_weight` w_S its update also has w_S ∇_{θ_S} CE(y_l, S(x_l; θ_S)), as Noisy Student's. The feedback stays that
+  of ŷ_u: g in feedback.py is the pseudo labels' gradient alone. Only `finite_difference` sees what the true labels do,
+  too; that does not depend on ŷ_u, and the baseline removes its mean.
 
 | symbol            | name                                             |
 |-------------------|--------------------------------------------------|
@@ -44,6 +47,7 @@ from metapl.algorithms import learner as learners
 from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
 from metapl.algorithms.losses import accuracy, cross_entropy, label_costs
 from metapl.algorithms.sample_labels import sample_labels
+from metapl.algorithms.true_labels import StudentPass, TrueLabels
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.types import (
     PSEUDO_LABELS,
@@ -89,8 +93,10 @@ class ReducedMPL(StoredPredictionsConfig):
     """Which view of the unlabelled examples the student learns from."""
     supervised_weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the loss of T' on labelled examples; 0 leaves it the feedback alone."""
+    labeled_weight: Annotated[float, Ge(0)] = 0.0
+    """Factor of the student's loss on true labels (Noisy Student: 1); 0: it learns from pseudo labels alone."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
-    """Share of the true labels of T' and of the student's pseudo labels that is spread evenly over all classes."""
+    """Share of the labels of T' and of the student, true or pseudo, that is spread evenly over all classes."""
     teacher: optim.Optimizer = optim.Optimizer()
     student: optim.Optimizer = optim.Optimizer()
 
@@ -154,13 +160,13 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
     targets = sample_labels(config.labels, sample_key, teacher_logits)
 
     # θ_S' = θ_S − η_S g,  g = ∇_{θ_S} CE(ŷ_u, S(x_u; θ_S))
-    def unlabeled_loss(params: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
-        x_u = views.unlabeled_as(config.student_view)
-        logits, stats = setup.student_network.apply(params, student.stats, x_u, train=True, key=student_key)
-        return cross_entropy(targets, logits, config.label_smoothing), (logits, stats)
+    def unlabeled_loss(params: PyTree) -> tuple[Array, StudentPass]:
+        shown = student_pass(setup, params, student, views, student_key)
+        return cross_entropy(targets, shown.logits, config.label_smoothing), shown
 
-    (student_loss, (logits, stats)), g = jax.value_and_grad(unlabeled_loss, has_aux=True)(student.params)
-    new_student = learners.update(student, setup.student_optimizer, g, stats)
+    (student_loss, shown), g = jax.value_and_grad(unlabeled_loss, has_aux=True)(student.params)
+    whole_g = with_true_labels(setup, g, student, views, student_key)
+    new_student = learners.update(student, setup.student_optimizer, whole_g, shown.stats)
 
     # h = η_S ⟨∇_{θ_S'} CE(y_l, S(x_l; θ_S')), g⟩
     def labeled_loss(params: PyTree) -> tuple[Array, Array]:
@@ -171,10 +177,10 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
         params=student.params,
         new_params=new_student.params,
         gradient=g,
-        moved=partial(learners.moved, student, setup.student_optimizer, g),
-        descend=learners.descend(student, setup.student_optimizer, g),
+        descend=learners.descend(student, setup.student_optimizer, whole_g),
         labeled_loss=labeled_loss,
-        label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
+        label_costs=lambda params: label_costs(unlabeled_loss(params)[1].logits, config.label_smoothing),
+        moved=partial(learners.moved, student, setup.student_optimizer, g, whole_g),
         key=jax.random.fold_in(labeled_key, 1),
     )
     estimate = estimator.estimate(update)
@@ -189,10 +195,32 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
     metrics = feedbacks.metrics(estimate, targets, views.labels)
     metrics |= {"teacher_loss": supervised, "teacher_labeled_accuracy": accuracy(views.labels, labeled)}
     metrics |= {KEPT.name: accuracy(jnp.argmax(p_u, axis=-1), teacher_logits)}
-    metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, logits)}
-    metrics |= {"student_gradient_norm": optax.tree.norm(g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
+    metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, shown.logits)}
+    if shown.labeled_loss is not None:
+        metrics["student_labeled_loss"] = shown.labeled_loss
+    metrics |= {"student_gradient_norm": optax.tree.norm(whole_g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
     metrics |= {"baseline": baseline, PSEUDO_LABELS: targets}
     return State(new_teacher, new_student, new_baseline, new_balance), metrics
+
+
+def student_pass(setup: Setup, params: PyTree, student: Learner, views: Views, key: Array) -> StudentPass:
+    """Pass what the student learns from: x_u, and x_l in the same batch if it learns true labels."""
+    true_labels = TrueLabels(setup.config.labeled_weight, setup.config.label_smoothing)
+    x_u = views.unlabeled_as(setup.config.student_view)
+    return true_labels.forward(setup.student_network, params, student, views, x_u, key)
+
+
+def with_true_labels(setup: Setup, g: PyTree, student: Learner, views: Views, key: Array) -> PyTree:
+    """g + w_S ∇_{θ_S} CE(y_l, S(x_l; θ_S)), in the pass that gave g; without a weight, g itself."""
+    if not setup.config.labeled_weight:
+        return g
+
+    def labeled_loss(params: PyTree) -> Array:
+        loss = student_pass(setup, params, student, views, key).labeled_loss
+        assert loss is not None  # the weight is above 0
+        return loss
+
+    return optax.tree.add_scale(g, setup.config.labeled_weight, jax.grad(labeled_loss)(student.params))
 
 
 def stored(views: Views) -> tuple[Array, Array]:

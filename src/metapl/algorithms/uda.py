@@ -140,7 +140,8 @@ def loss(config: UDA, network: Network, steps: int) -> MethodLoss:
             "mask_rate": jnp.mean(mask),
             PSEUDO_LABELS: one_hot_best(weak),
         }
-        return LossTerms(supervised, stats, metrics, ramped(term, unsupervised, learner.updates), weak)
+        weighted = ramped(term, unsupervised, learner.updates)
+        return LossTerms(supervised, stats, metrics, weighted, weak, strong[0] if strong else None)
 
     return terms
 

@@ -43,7 +43,15 @@ def test_names_are_taken_apart() -> None:
     "text",
     [
         *("", "cifar10@", "cifar10@4000", "cifar10@4000#", "cifar10@-4#1", "cifar10@4e3#1", "cifar10@0#1", "@40#1"),
-        *("cifar10@40#-1", f"cifar10@40#{2**32}", "cifar10@40#1\n", "imagenet-30", "a/b", "cifar10@٤٠#1"),
+        *(
+            "cifar10@40#-1",
+            f"cifar10@40#{2**32}",
+            "cifar10@40#1\n",
+            "imagenet-30",
+            "imagenet-10-val30",
+            "a/b",
+            "cifar10@٤٠#1",
+        ),
     ],
 )
 def test_what_is_no_split_is_told(text: str) -> None:
@@ -77,9 +85,17 @@ def test_svhn_1k() -> None:
     assert (last, len(extra), count(found.test)) == ("extra", 531_131, 26_032)
 
 
+def test_svhn_with_7300_held_out() -> None:
+    found = split("svhn-val7300", source(train=73_257, extra=531_131, test=26_032))
+    (_, labeled), (_, val), (where, extra) = *found.labeled, *found.val, *found.unlabeled
+    assert (labeled.tolist(), val.tolist()) == (list(range(7_300, 73_257)), list(range(7_300)))
+    assert (where, len(extra), count(found.test)) == ("extra", 531_131, 26_032)
+
+
 @pytest.mark.parametrize(
     ("text", "sizes"),
     [
+        ("svhn-val7300", {"train": 73_257}),
         ("cifar10-4k", {"train": 49_999}),
         ("svhn-1k", {"train": 73_257}),
         ("svhn-1k", {"train": 73_257, "extra": 9}),
@@ -101,9 +117,17 @@ def imagenet() -> Source:
     return Source({"train": Part(Records(shards, shard, offset, "x"), labels)}, tuple("0123456789"))
 
 
-@pytest.mark.parametrize(("percent", "shards"), [(10, 102), (20, 204), (40, 409), (80, 819), (100, 1004)])
-def test_imagenet_by_shards(imagenet: Source, percent: int, shards: int) -> None:
-    found = split(f"imagenet-{percent}", imagenet)
+@pytest.mark.parametrize(
+    ("held_out", "percent", "shards"),
+    [
+        *((0, *of) for of in ((10, 102), (20, 204), (40, 409), (80, 819), (100, 1024))),
+        *((20, *of) for of in ((10, 102), (20, 204), (40, 409), (80, 819), (100, 1004))),
+        (40, 100, 984),
+    ],
+)
+def test_imagenet_by_shards(imagenet: Source, held_out: int, percent: int, shards: int) -> None:
+    found = split(f"imagenet-{percent}-val{held_out}" if held_out else f"imagenet-{percent}", imagenet)
+    end = 1024 - held_out
     images = imagenet.parts["train"].images
     assert isinstance(images, Records)
     held = {
@@ -112,8 +136,8 @@ def test_imagenet_by_shards(imagenet: Source, percent: int, shards: int) -> None
         for _, rows in getattr(found, role)
     }
     assert held["labeled"] == set(range(shards))
-    assert held["unlabeled"] == (set(range(shards, 1004)) if percent < 100 else held["labeled"])
-    assert held["val"] == set(range(1004, 1024))
+    assert held["unlabeled"] == (set(range(shards, end)) if percent < 100 else held["labeled"])
+    assert held.get("val", set()) == set(range(end, 1024))
     assert count(found.labeled) == int((images.shard < shards).sum())
 
 

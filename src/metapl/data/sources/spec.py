@@ -1,12 +1,15 @@
-"""Names of splits: `cifar10`, `cifar10-4k`, `imagenet-10`, `cifar10@4000#1`."""
+"""Names of splits: `cifar10`, `cifar10-4k`, `imagenet-10`, `imagenet-100-val20`, `cifar10@4000#1`."""
 
 import re
 from typing import NamedTuple
 
 from metapl.schema import ConfigError
 
-# The paper's own splits (Appendix C.1), each with its source.
-PAPER = {"cifar10-4k": "cifar10", "svhn-1k": "svhn"} | {f"imagenet-{p}": "tfrecord" for p in (10, 20, 40, 80, 100)}
+# The paper's own splits (Appendices C.1 and E), each with its source.
+_IMAGENET = [f"imagenet-{percent}{held_out}" for held_out in ("", "-val20") for percent in (10, 20, 40, 80, 100)]
+PAPER = {"cifar10-4k": "cifar10", "svhn-1k": "svhn", "svhn-val7300": "svhn"} | dict.fromkeys(
+    [*_IMAGENET, "imagenet-100-val40"], "tfrecord"
+)
 
 _BALANCED = re.compile(r"(?P<source>\w+)@(?P<labels>[0-9]+)#(?P<seed>[0-9]+)")
 _HELP = f"a source's name, one of {', '.join(PAPER)}, or source@labels#seed as in cifar10@4000#1"

@@ -1,4 +1,4 @@
-"""Which pictures of a source have which role: the paper's splits (Appendix C.1) and class-balanced ones.
+"""Which pictures of a source have which role: the paper's splits (Appendices C.1, E) and class-balanced ones.
 
 `cifar10-4k`    The 50,000 training pictures in file order: the first 5,000 are dropped, the next 4,000 are labelled,
                 the other 41,000 are unlabelled.
@@ -6,9 +6,14 @@
                 "about 603,000" unlabelled: train and extra have 73,257 + 531,131 = 604,388 pictures, and 603,388
                 without the labelled ones. Dropping the first 5,000 here too would leave 598,388. So we assume that
                 they serve as unlabelled pictures (Section 3.2: there is no held-out set).
-`imagenet-10`   (20, 40, 80, 100) The first ⌊1,024 · 10 %⌋ = 102 (204, 409, 819) shards are labelled; the last 20 are
-                held out, as `val`; those between are unlabelled. 100 % is every shard that is not held out. Its
-                unlabelled pictures are the source's own, or the labelled ones again if it has none.
+`imagenet-10`   (20, 40, 80, 100) The first ⌊1,024 · 10 %⌋ = 102 (204, 409, 819, 1,024) shards are labelled, all others
+                are unlabelled: "the rest of 1.28 million", and "we do not use any heldout validation set" (Section
+                3.2). If all are labelled, the unlabelled pictures are the source's own, or the labelled ones again if
+                it has none.
+`imagenet-100-val20`  (10, 20, 40, 80) The same, but the last 20 shards are held out, as `val`: Appendix C.1 reserves
+                them for Sections 3.3 and 4. `imagenet-100-val40` holds out 40, as Appendix E; it does not say which.
+`svhn-val7300`  Appendix E: 7,300 training pictures are held out, as `val`; the other 65,957 are labelled, `extra` is
+                unlabelled. It does not say which are held out: here the first, as Appendix C.1 does with CIFAR-10.
 `name@4000#1`   As the field does it (USB): the same number of labels for each class, drawn by the seed; the
                 unlabelled pictures are *all* training pictures, the labelled ones included, and `extra`. With the
                 same seed, a smaller labelled set is a subset of a larger one.
@@ -28,7 +33,7 @@ from metapl.data.sources.spec import Spec
 # Rows of one or more parts of a source, one part after the other.
 PartRows = tuple[tuple[str, NDArray[np.int64]], ...]
 
-_IMAGENET_SHARDS, _HELD_OUT_SHARDS = 1024, 20
+_IMAGENET_SHARDS = 1024
 
 
 class Split(NamedTuple):
@@ -53,8 +58,11 @@ def make_split(spec: Spec, source: Source) -> Split:
         return _cifar10_4k(spec, source)
     if spec.text == "svhn-1k":
         return _svhn_1k(spec, source)
+    if spec.text == "svhn-val7300":
+        return _svhn_val7300(spec, source)
     if spec.text.startswith("imagenet-"):
-        return _imagenet(spec, source, int(spec.text.removeprefix("imagenet-")))
+        percent, _, held_out = spec.text.removeprefix("imagenet-").partition("-val")
+        return _imagenet(spec, source, int(percent), int(held_out or 0))
     return _given(spec, source)
 
 
@@ -83,21 +91,30 @@ def _svhn_1k(spec: Spec, source: Source) -> Split:
     return Split(spec, (("train", labeled),), (("train", rest), *_whole(source, "extra")), (), _whole(source, "test"))
 
 
-def _imagenet(spec: Spec, source: Source, percent: int) -> Split:
+def _svhn_val7300(spec: Spec, source: Source) -> Split:
+    _check_count(spec, source, "train", 73_257)
+    _check_count(spec, source, "extra", 531_131)
+    val, labeled = np.arange(7_300), np.arange(7_300, 73_257)
+    extra = _whole(source, "extra")
+    return Split(spec, (("train", labeled),), extra, (("train", val),), _whole(source, "test"))
+
+
+def _imagenet(spec: Spec, source: Source, percent: int, held_out: int) -> Split:
+    """Label the first shards and hold out the last `held_out`; the shards between are unlabelled."""
     images = source.parts["train"].images
     if not isinstance(images, Records) or len(images.shards) != _IMAGENET_SHARDS:
         shards = len(images.shards) if isinstance(images, Records) else 0
         raise DataError(
             f"{spec.text} is a split of {_IMAGENET_SHARDS:,} training shards, but the source has {shards:,}"
         )
-    end = _IMAGENET_SHARDS - _HELD_OUT_SHARDS
+    end = _IMAGENET_SHARDS - held_out
     last = min(_IMAGENET_SHARDS * percent // 100, end)
     labeled = np.flatnonzero(images.shard < last)
     between = np.flatnonzero((images.shard >= last) & (images.shard < end))
     more = _whole(source, "unlabeled")
     unlabeled: PartRows = (("train", between), *more) if len(between) else more or (("train", labeled),)
-    val = np.flatnonzero(images.shard >= end)
-    return Split(spec, (("train", labeled),), unlabeled, (("train", val),), _whole(source, "test"))
+    val: PartRows = (("train", np.flatnonzero(images.shard >= end)),) if held_out else _whole(source, "val")
+    return Split(spec, (("train", labeled),), unlabeled, val, _whole(source, "test"))
 
 
 def _balanced(spec: Spec, source: Source) -> Split:
