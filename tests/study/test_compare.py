@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from metapl.study.compare import comparisons, holm, p_value
-from metapl.study.settings import Arm, Case, Pair, Study
+from metapl.study.settings import Arm, Pair, Study, StudyCase
 
 
 def test_holm_by_hand():
@@ -25,7 +25,7 @@ def test_p_is_that_of_the_paired_t_test():
 def test_only_confirmatory_comparisons_are_corrected_and_cases_stay_apart():
     arms = {name: Arm(preset="two_moons_mpl") for name in "abc"}
     pairs = (Pair("a", "c", "confirmatory"), Pair("b", "c"))
-    study = Study("t", "q", 3, 0, None, {"x": Case(), "y": Case()}, arms, pairs)
+    study = Study("t", "q", 3, 0, None, {"x": StudyCase(), "y": StudyCase()}, arms, pairs)
     draw = np.random.default_rng(1)
     accuracies = {(case, arm): draw.normal(80, 1, 3) for case in "xy" for arm in "abc"}
     del accuracies["y", "b"]

@@ -195,12 +195,16 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
     metrics = feedbacks.metrics(estimate, targets, views.labels)
     metrics |= {"teacher_loss": supervised, "teacher_labeled_accuracy": accuracy(views.labels, labeled)}
     metrics |= {KEPT.name: accuracy(jnp.argmax(p_u, axis=-1), teacher_logits)}
-    metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, shown.logits)}
-    if shown.labeled_loss is not None:
-        metrics["student_labeled_loss"] = shown.labeled_loss
+    metrics |= student_metrics(student_loss, shown, targets)
     metrics |= {"student_gradient_norm": optax.tree.norm(whole_g), "teacher_gradient_norm": optax.tree.norm(g_teacher)}
     metrics |= {"baseline": baseline, PSEUDO_LABELS: targets}
     return State(new_teacher, new_student, new_baseline, new_balance), metrics
+
+
+def student_metrics(loss: Array, shown: StudentPass, targets: Array) -> Metrics:
+    """Return the student's losses, and how often it agrees with its labels."""
+    metrics = {"student_loss": loss, "student_agreement": accuracy(targets, shown.logits)}
+    return metrics if shown.labeled_loss is None else metrics | {"student_labeled_loss": shown.labeled_loss}
 
 
 def student_pass(setup: Setup, params: PyTree, student: Learner, views: Views, key: Array) -> StudentPass:

@@ -25,7 +25,7 @@ Stored = NDArray[np.float16]
 Origin = Mapping[str, Any]  # must have "rows", the number of examples
 
 
-class Progress(NamedTuple):
+class FileProgress(NamedTuple):
     """What a file says about itself."""
 
     rows: int  # done so far
@@ -41,17 +41,17 @@ class PredictionsFile:
         self._origin, self._shape = origin, (int(origin["rows"]), classes)
         self._rows: Any = None  # the array that grows, mapped into memory
 
-    def progress(self, beside: Sequence[Path] = ()) -> Progress:
+    def progress(self, beside: Sequence[Path] = ()) -> FileProgress:
         """Read how much is done; ConfigError if the files, or those `beside` them, belong to something else."""
         present = [file for file in (self.path, self.partial, *beside) if file.exists()]
         if not present:
-            return Progress(0, {})
+            return FileProgress(0, {})
         progress = self._read_note(present[0])
         if self.path.exists():
             self.read()
             return progress._replace(rows=self._shape[0])
         if not self.partial.exists() or not progress.rows:
-            return Progress(0, {})
+            return FileProgress(0, {})
         _map(self.partial, self._shape)
         return progress
 
@@ -87,7 +87,7 @@ class PredictionsFile:
         content = {**self._origin, "done": done, **details}
         write_atomically(self.note, (json.dumps(content, indent=2) + "\n").encode())
 
-    def _read_note(self, file: Path) -> Progress:
+    def _read_note(self, file: Path) -> FileProgress:
         try:
             note = json.loads(self.note.read_text("utf-8"))
             origin = {name: note.pop(name, None) for name in self._origin}
@@ -103,7 +103,7 @@ class PredictionsFile:
                 f"{file} holds predictions of another network or for other examples; move or delete it, or choose "
                 "another name"
             )
-        return Progress(rows, note)
+        return FileProgress(rows, note)
 
 
 def paths_beside(path: Path) -> tuple[Path, Path]:

@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 Advance = Callable[[int], None]  # so many more pictures are done
 
 
-class Labeled(NamedTuple):
+class LabeledPictures(NamedTuple):
     """What was written."""
 
     pictures: int
@@ -37,7 +37,7 @@ class Labeled(NamedTuple):
     errors: Path  # the file with the pictures that could not be read, if there are any
 
 
-def label_pictures(predictor: Predictor, place: Path, out: Path, say: Say, advance: Advance) -> Labeled:
+def label_pictures(predictor: Predictor, place: Path, out: Path, say: Say, advance: Advance) -> LabeledPictures:
     """Predict every picture of a folder, or continue a file that was left, and write the files beside `out`."""
     predictor.check_takes_pictures()
     paths = pictures_of(place, say)
@@ -47,7 +47,7 @@ def label_pictures(predictor: Predictor, place: Path, out: Path, say: Say, advan
     unreadable = {int(row): str(problem) for row, problem in details.get("unreadable", {}).items()}
     if out.exists():
         say(f"{out} is complete: nothing to do")
-        return Labeled(len(paths), len(unreadable), names, errors)
+        return LabeledPictures(len(paths), len(unreadable), names, errors)
     if done:
         say(f"continuing after {done:,} of {len(paths):,} pictures")
         advance(done)
@@ -65,7 +65,7 @@ def label_pictures(predictor: Predictor, place: Path, out: Path, say: Say, advan
     if unreadable:
         _write_errors(errors, paths, unreadable)
     file.finish()
-    return Labeled(len(paths), len(unreadable), names, errors)
+    return LabeledPictures(len(paths), len(unreadable), names, errors)
 
 
 def pictures_of(place: Path, say: Say) -> list[Path]:

@@ -24,7 +24,7 @@ Part = Literal["test", "val"]  # what accuracies are measured on
 
 
 @dataclass(frozen=True)
-class Case:
+class StudyCase:
     """One setting of the task that all arms are tried in: data, number of labels, …"""
 
     title: str = ""
@@ -86,7 +86,7 @@ class Study:
     first_seed: Annotated[int, Ge(0), Lt(2**31)] = 0
     set: Settings | None = None
     """Settings that all runs share."""
-    cases: Annotated[Mapping[str, Case], MinLen(1)] = None  # type: ignore[assignment]
+    cases: Annotated[Mapping[str, StudyCase], MinLen(1)] = None  # type: ignore[assignment]
     arms: Annotated[Mapping[str, Arm], MinLen(1)] = None  # type: ignore[assignment]
     pairs: tuple[Pair, ...] = ()
     small: Small = Small()
@@ -124,7 +124,9 @@ def parse(text: str, origin: str) -> Study:
     """Turn TOML into a checked study; `origin` is named in errors."""
     values = _toml(text, origin)
     try:
-        cases = {name: _table(Case, value, f"cases.{name}") for name, value in values.pop("cases", {"all": {}}).items()}
+        cases = {
+            name: _table(StudyCase, value, f"cases.{name}") for name, value in values.pop("cases", {"all": {}}).items()
+        }
         arms = {name: _table(Arm, value, f"arms.{name}") for name, value in values.pop("arms", {}).items()}
         pairs = tuple(_table(Pair, value, f"pairs.{i}") for i, value in enumerate(values.pop("pairs", [])))
         small = _table(Small, values.pop("small", {}), "small")
