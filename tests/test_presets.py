@@ -91,6 +91,26 @@ def test_table_11_holds_out_what_appendix_e_does(method, data, split):
     assert configs.load(name).data.split == split
 
 
+CONTROLLED = [
+    *("cifar10_4k_mpl", "svhn_1k_mpl", "imagenet10_mpl", "resnet50_imagenet_mpl", "imagenet10_mpl_supervised"),
+    *("cifar10_4k_mpl_pseudo_labels", "cifar10_4k_mpl_mixup", "cifar10_4k_mpl_randaugment"),
+    *("cifar10_4k_mpl_regularizer", "svhn_1k_mpl_regularizer"),
+    *("reduced_mpl_cifar10", "reduced_mpl_svhn", "reduced_mpl_imagenet"),
+    *(name for name in NAMES if re.fullmatch(r"digits_(reduced_)?mpl(?!.*none).*_small", name)),
+]
+
+
+@pytest.mark.parametrize("name", CONTROLLED)
+def test_an_mpl_row_has_a_control_that_differs_in_feedback_alone(name):
+    control = name.removesuffix("_small") + "_none" + ("_small" if name.endswith("_small") else "")
+    config = configs.load(name)
+    (stage,) = (stage for stage in config.stages if hasattr(stage.method, "feedback"))
+    feedback = dataclasses.replace(stage.method.feedback, estimator="none")
+    without = dataclasses.replace(stage, method=dataclasses.replace(stage.method, feedback=feedback))
+    stages = tuple(without if one is stage else one for one in config.stages)
+    assert configs.load(control) == dataclasses.replace(config, stages=stages)
+
+
 def shallow(config: configs.Config) -> configs.Config:
     """The same kind of network with few layers: they are traced in a fraction of the time."""
     match config.model:
