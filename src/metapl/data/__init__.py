@@ -31,6 +31,15 @@ def load(
     return [MAKERS[type(config)](config, seed) for seed in seeds]
 
 
+def settled(config: SourceConfig) -> SourceConfig:
+    """Replace what depends on this machine (the encoder `auto`) by what it has: a resumed run must find the same."""
+    if not isinstance(config, features.Features):
+        return config
+    from metapl.features import encoders  # imports jax, which sources do without
+
+    return encoders.settled(config)
+
+
 def _load_features(
     config: features.Features, seeds: list[int], folders: Folders, tell: Callable[[str], None]
 ) -> list[Dataset]:

@@ -3,12 +3,10 @@
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,9 +15,8 @@ from metapl.augment.views import Augmentation
 from metapl.data.sources.dataset import Dataset
 from metapl.data.sources.features import Features
 from metapl.data.splits.manifest import CONTENTS
-from metapl.features import patches, stored_views
+from metapl.features import encoders, stored_views
 from metapl.features.draw import draw, held_out
-from metapl.features.patches import PatchSettings
 from metapl.features.stored_views import Encode, Stored
 from metapl.system import runtime
 
@@ -36,14 +33,17 @@ def load(
     `symmetries` are the source's: whether a mirrored picture keeps its class, and by how many pixels it may move.
     """
     pictures = _at_most(_with_test(pictures), config.pictures)
+    config = encoders.settled(config)
     augmentation = views.usual(*symmetries)
     strong = dataclasses.replace(augmentation.strong, magnitude=config.strong_magnitude)
     augmentation = dataclasses.replace(augmentation, strong=strong)
     folder = runtime.cache_folder() / "features" / _key(config, pictures.manifest or {}, augmentation)
-    encode = _encoder(config, pictures, folder, say)
+    arrays = _arrays(pictures)
+    to_learn_from = [array for role, array in arrays.items() if role in TRAINING]
+    encode = encoders.build(config, to_learn_from, folder, say)
     stored = {
         role: _stored(folder, role, array, encode, augmentation, config.views if role in TRAINING else 0, say)
-        for role, array in _arrays(pictures).items()
+        for role, array in arrays.items()
     }
     if not config.labels_per_class:
         dataset = _as_given(pictures, stored)
@@ -100,27 +100,6 @@ def _stored(
     return stored_views.compute(path, {"format": FORMAT, "role": role}, pictures, encode, augmentation, pairs)
 
 
-def _encoder(config: Features, pictures: Dataset, folder: Path, say: Say) -> Encode:
-    """The function that encodes pictures; patches are learnt once and kept beside the features."""
-    if config.encoder == "pixels":
-        return lambda batch: batch.reshape(len(batch), -1).astype(jnp.float32) / 255
-    path = folder / "patches.npz"
-    if path.exists():
-        with np.load(path, allow_pickle=False) as kept:
-            learnt = patches.Patches(*(jnp.asarray(kept[name]) for name in patches.Patches._fields))
-    else:
-        say(f"learning {config.centroids} patches from the pictures, without labels")
-        settings = PatchSettings(centroids=config.centroids, components=config.components)
-        everything = [array for role, array in _arrays(pictures).items() if role in TRAINING]
-        learnt = patches.learn(np.concatenate(everything), settings)
-        folder.mkdir(parents=True, exist_ok=True)
-        growing = path.with_suffix(".new.npz")
-        arrays: dict[str, Any] = {name: np.asarray(part) for name, part in learnt._asdict().items()}
-        np.savez(growing, **arrays)
-        growing.replace(path)
-    return partial(patches.encode, learnt)
-
-
 def _as_given(pictures: Dataset, stored: Mapping[str, Stored]) -> Dataset:
     return pictures._replace(
         labeled=stored["labeled"],
@@ -166,7 +145,7 @@ def _key(config: Features, manifest: Mapping[str, Any], augmentation: Augmentati
         "format": FORMAT,
         "pictures": manifest.get("checksum"),
         "content": manifest.get(CONTENTS),
-        "encoder": [config.encoder, config.components, config.centroids, config.size, config.views, config.pictures],
+        "encoder": [*encoders.identity(config), config.size, config.views, config.pictures],
         "augmentation": dataclasses.asdict(augmentation),
     }
     return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]

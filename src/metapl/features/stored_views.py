@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from metapl.augment import views
@@ -22,7 +23,7 @@ from metapl.types import Array
 
 BATCH = 256  # pictures encoded at a time; the views of a batch depend on it
 
-Encode = Callable[[Array], Array]  # uint8 [B, H, W, C] -> [B, D]
+Encode = Callable[[Array], Array]  # uint8 [B, H, W, C] -> [B, D]; a jax.tree_util.Partial if it has many weights
 Count = Callable[[int], None]  # rows done so far
 Stored = NDArray[np.float16]
 
@@ -39,9 +40,11 @@ def compute(
     """Compute what is missing of the file, and map it into memory: [N, 1 + 2 V, D]."""
     if not len(pictures):
         return np.zeros((0, 1 + 2 * pairs, 1), np.float16)
-    of_batch = jax.jit(lambda batch, key: _views(batch, key, encode, augmentation, pairs))
+    # A Partial's weights are given to the program, not compiled into it.
+    encoder = encode if isinstance(encode, Partial) else Partial(encode)
+    of_batch = jax.jit(lambda encode, batch, key: _views(batch, key, encode, augmentation, pairs))
     shape = jax.eval_shape(
-        of_batch, jax.ShapeDtypeStruct((BATCH, *pictures.shape[1:]), np.uint8), jax.random.key(0)
+        of_batch, encoder, jax.ShapeDtypeStruct((BATCH, *pictures.shape[1:]), np.uint8), jax.random.key(0)
     ).shape
     file = PredictionsFile(path, origin | {"rows": len(pictures), "views": pairs}, shape[1] * shape[2])
     done = file.progress().rows
@@ -51,7 +54,7 @@ def compute(
             break
         batch = pictures[start : start + BATCH]
         filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
-        features = np.asarray(of_batch(filled, jax.random.fold_in(jax.random.key(0), start)))[: len(batch)]
+        features = np.asarray(of_batch(encoder, filled, jax.random.fold_in(jax.random.key(0), start)))[: len(batch)]
         file.write(start, features.reshape(len(batch), -1))
         count(start + len(batch))
     if done < len(pictures):

@@ -21,6 +21,7 @@ a plain normal with the same variance.
 
 import itertools
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar, Literal, NamedTuple
@@ -83,12 +84,13 @@ STEM, HEAD = 32, 1280  # channels, before a variant multiplies them
 
 
 @dataclass(frozen=True)
-class EfficientNet(ModelConfig):
-    """An EfficientNet; the variant gives the values of fields that are left empty."""
+class EfficientNetFamily(ModelConfig):
+    """Settings of EfficientNet and EfficientNet-Lite; the variant gives the values of fields that are left empty."""
 
-    name: ClassVar[str] = "efficientnet"
+    variants: ClassVar[Mapping[str, Variant]]
+    lite: ClassVar[bool] = False  # see efficientnet_lite.py for what this changes
 
-    variant: Literal["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "l2", "b6_wide"] = "b0"
+    variant: str = ""
     """Which member of the family."""
     width: Annotated[float, Gt(0)] | None = None
     """Multiplies all channels; empty: the variant's."""
@@ -117,12 +119,28 @@ class EfficientNet(ModelConfig):
     @property
     def resolution(self) -> int:
         """Height and width of the pictures that the variant was made for."""
-        return VARIANTS[self.variant].resolution
+        return self.variants[self.variant].resolution
+
+    @property
+    def activation(self) -> Callable[[Array], Array]:
+        """The function between convolutions."""
+        return nn.relu6 if self.lite else nn.swish
 
 
-def resolved(config: EfficientNet) -> Variant:
+@dataclass(frozen=True)
+class EfficientNet(EfficientNetFamily):
+    """An EfficientNet."""
+
+    name: ClassVar[str] = "efficientnet"
+    variants: ClassVar[Mapping[str, Variant]] = VARIANTS
+
+    variant: Literal["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "l2", "b6_wide"] = "b0"
+    """Which member of the family."""
+
+
+def resolved(config: EfficientNetFamily) -> Variant:
     """Take from the variant what the settings leave empty."""
-    usual = VARIANTS[config.variant]
+    usual = config.variants[config.variant]
     return Variant(
         usual.width if config.width is None else config.width,
         usual.depth if config.depth is None else config.depth,
@@ -150,11 +168,17 @@ class BlockPlan(NamedTuple):
     survival: float
 
 
-def plan_blocks(config: EfficientNet) -> list[BlockPlan]:
+def stage_blocks(config: EfficientNetFamily) -> list[int]:
+    """How many blocks each stage has; a Lite's first and last stage are never deepened."""
+    depth = resolved(config).depth
+    fixed = (STAGES[0], STAGES[-1]) if config.lite else ()
+    return [stage.blocks if stage in fixed else math.ceil(stage.blocks * depth) for stage in STAGES]
+
+
+def plan_blocks(config: EfficientNetFamily) -> list[BlockPlan]:
     """List all blocks: block i of L survives with probability 1 − (1 − survival) · i / L."""
-    variant = resolved(config)
+    variant, repeats = resolved(config), stage_blocks(config)
     kept_strides = (1, 2) if config.stem == "cifar" else ()  # with the stem's, the three halvings of large pictures
-    repeats = [math.ceil(stage.blocks * variant.depth) for stage in STAGES]
     plans: list[BlockPlan] = []
     for number, (stage, count) in enumerate(zip(STAGES, repeats, strict=True)):
         for i in range(count):
@@ -201,7 +225,7 @@ class SqueezeExcite(nn.Module):
 class MBConv(nn.Module):
     """A block: [N, H, W, C] → [N, H/stride, W/stride, features]."""
 
-    config: EfficientNet
+    config: EfficientNetFamily
     plan: BlockPlan
 
     @nn.compact
@@ -209,11 +233,12 @@ class MBConv(nn.Module):
         plan, inputs, expanded = self.plan, x.shape[-1], x.shape[-1] * self.plan.expand
         layer = partial(conv, dtype=DTYPES[self.config.precision], kernel_init=truncated_normal)
         norm = partial(BatchNorm, self.config.norm_decay, self.config.norm_epsilon)
+        activation = self.config.activation
 
         y = x
         if plan.expand != 1:
             y = layer(expanded, 1, name="expand_conv")(y)
-            y = nn.swish(norm(name="expand_norm")(y, train=train))
+            y = activation(norm(name="expand_norm")(y, train=train))
         y = DepthwiseConv(
             plan.size,
             plan.stride,
@@ -222,8 +247,9 @@ class MBConv(nn.Module):
             depthwise_normal,
             name="depthwise_conv",
         )(y)
-        y = nn.swish(norm(name="depthwise_norm")(y, train=train))
-        y = SqueezeExcite(max(1, inputs // 4), DTYPES[self.config.precision], name="squeeze")(y)
+        y = activation(norm(name="depthwise_norm")(y, train=train))
+        if not self.config.lite:
+            y = SqueezeExcite(max(1, inputs // 4), DTYPES[self.config.precision], name="squeeze")(y)
         y = layer(plan.features, 1, name="project_conv")(y)
         y = norm(name="project_norm")(y, train=train)
         if plan.stride != 1 or inputs != plan.features:
@@ -236,7 +262,7 @@ class MBConv(nn.Module):
 class EfficientNetModule(nn.Module):
     """[N, H, W, 3] → logits [N, classes]."""
 
-    config: EfficientNet
+    config: EfficientNetFamily
     classes: int
 
     @nn.compact
@@ -245,25 +271,26 @@ class EfficientNetModule(nn.Module):
         layer = partial(conv, dtype=DTYPES[c.precision], kernel_init=truncated_normal)
         norm = partial(BatchNorm, c.norm_decay, c.norm_epsilon)
         block = maybe_remat(MBConv, c.remat)
+        ends_width = 1.0 if c.lite else variant.width  # of the stem and of the head
 
         stride = 1 if c.stem == "cifar" else 2
-        x = layer(widen(STEM, variant.width), 3, stride, padding=_padding(c, 3), name="stem_conv")(x)
-        x = nn.swish(norm(name="stem_norm")(x, train=train))
+        x = layer(widen(STEM, ends_width), 3, stride, padding=_padding(c, 3), name="stem_conv")(x)
+        x = c.activation(norm(name="stem_norm")(x, train=train))
         for _, plans in itertools.groupby(plan_blocks(c), lambda plan: plan.stage):
             first, *rest = plans
             x = block(c, first, name=first.name)(x, train, first.survival)
             if rest:
                 names, survivals = [plan.name for plan in rest], [plan.survival for plan in rest]
                 x = chain(partial(block, c, rest[0]), names, x, train, scan=c.scan, settings=survivals)
-        x = layer(widen(HEAD, variant.width), 1, name="head_conv")(x)
-        x = nn.swish(norm(name="head_norm")(x, train=train))
+        x = layer(widen(HEAD, ends_width), 1, name="head_conv")(x)
+        x = c.activation(norm(name="head_norm")(x, train=train))
         return classify(x, self.classes, dropout=variant.dropout, train=train, kernel_init=dense_uniform)
 
 
-def _padding(config: EfficientNet, size: int) -> str | int:
+def _padding(config: EfficientNetFamily, size: int) -> str | int:
     return "SAME" if config.padding == "same" else size // 2
 
 
-def build(config: EfficientNet, classes: int) -> nn.Module:
+def build(config: EfficientNetFamily, classes: int) -> nn.Module:
     """Make the linen module from its settings."""
     return EfficientNetModule(config, classes)

