@@ -55,7 +55,8 @@ def study(args: Sequence[str]) -> None:
     loaded = settings.load(words[0], flags.small)
     name = Path(words[0]).stem + ("-small" if flags.small else "")
     out = (flags.out or Path("runs") / f"study-{name}").absolute()
-    out.mkdir(parents=True, exist_ok=True)
+    if not flags.report_only:
+        out.mkdir(parents=True, exist_ok=True)
 
     from metapl.study import report, work
     from metapl.system import runtime

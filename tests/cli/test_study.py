@@ -1,0 +1,74 @@
+"""`metapl study`: runs what is missing, leaves finished runs alone, refuses to mix settings."""
+
+import pytest
+
+from metapl.cli import main as cli
+
+STUDY = """
+title = "With and without"
+seeds = 2
+set = {"stages.0.steps" = 5, "log_every_steps" = 5}
+[arms.none]
+preset = "two_moons_mpl"
+set = {"stages.0.method.feedback.estimator" = "none"}
+[arms.mpl]
+preset = "two_moons_mpl"
+[[pairs]]
+arm = "mpl"
+control = "none"
+kind = "confirmatory"
+"""
+
+
+def code(words: list[str]) -> int:
+    """Call a verb; return its exit code."""
+    try:
+        cli.main(words)
+    except SystemExit as end:
+        return int(end.code or 0)
+    return 0
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("metapl.system.runtime.start", lambda: None)
+    (tmp_path / "mine.toml").write_text(STUDY)
+    return tmp_path
+
+
+def test_a_study_is_run_once_and_then_only_reported(place, capsys):
+    assert code(["study", "mine.toml", "--out", "out"]) == 0
+    results = sorted((place / "out" / "runs").glob("*/result.json"))
+    assert [path.parent.name for path in results] == ["all--mpl", "all--none"]
+    text = (place / "out" / "study.md").read_text()
+    assert "| all: " not in text  # one case needs no name in a comparison
+    assert "mpl − none" in text
+    assert (place / "out" / "study.html").is_file()
+    before = [path.stat().st_mtime_ns for path in results]
+    capsys.readouterr()
+    assert code(["study", "mine.toml", "--out", "out"]) == 0
+    assert [path.stat().st_mtime_ns for path in results] == before
+    assert "run 1 of" not in capsys.readouterr().out
+    (place / "mine.toml").write_text(STUDY.replace('"stages.0.steps" = 5', '"stages.0.steps" = 6'))
+    assert code(["study", "mine.toml", "--out", "out"]) == 2
+    assert "other settings or seeds" in capsys.readouterr().err
+
+
+def test_without_a_name_the_studies_are_listed(capsys):
+    assert code(["study"]) == 0
+    assert "feedback" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["nothing"], "neither a study"),
+        (["mine.toml", "other.toml"], "one study at a time"),
+        (["mine.toml", "--report-only", "--out", "empty"], "no finished run"),
+    ],
+)
+def test_mistakes_end_in_a_sentence(place, capsys, args, words):
+    assert code(["study", *args]) == 2
+    assert words in capsys.readouterr().err
+    assert not (place / "empty").exists()
