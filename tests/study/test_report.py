@@ -36,8 +36,13 @@ def test_the_page_and_the_text_have_the_numbers_and_show_names_as_text(study, ac
 
 
 def test_a_collapse_does_not_flatten_the_plot(study, accuracies):
-    small = forest.draw(study, comparisons(study, accuracies))
+    small, usual = forest.draw(study, comparisons(study, accuracies)), comparisons(study, accuracies)
     collapsed = {("x", "a"): np.array([10.0, 10.0, 10.1]), ("x", "b"): accuracies["x", "b"]}
+    assert (
+        forest.reach([*usual, *comparisons(study, collapsed)])
+        == forest.reach(usual)
+        == pytest.approx(1.1 * 3.96, abs=0.01)
+    )
     assert "<svg" in small
     assert "<svg" in forest.draw(study, comparisons(study, collapsed))
     assert forest.draw(study, []) == ""

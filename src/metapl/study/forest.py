@@ -22,8 +22,7 @@ def draw(study: Study, comparisons: Sequence[Comparison]) -> str:
         return ""
     figure = Figure(figsize=(11, 1.2 + 0.45 * len(comparisons)), layout="constrained")
     axes = figure.add_subplot()
-    shown = [abs(end) for one in comparisons if abs(one.difference.mean) < COLLAPSE for end in _ends(one)]
-    edge = 1.1 * max(shown, default=1.0) or 1.0
+    edge = reach(comparisons)
     for place, one in enumerate(reversed(comparisons)):
         _draw_one(axes, place, one, edge)
     axes.axvline(0, color="black", linewidth=0.8)
@@ -39,6 +38,12 @@ def draw(study: Study, comparisons: Sequence[Comparison]) -> str:
     text = io.StringIO()
     FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def reach(comparisons: Sequence[Comparison]) -> float:
+    """How far the axis goes to both sides of 0: to the farthest end of an interval; a collapse does not count."""
+    shown = [abs(end) for one in comparisons if abs(one.difference.mean) < COLLAPSE for end in _ends(one)]
+    return 1.1 * max(shown, default=1.0) or 1.0
 
 
 def label(study: Study, one: Comparison) -> str:
