@@ -69,6 +69,8 @@ def test_the_small_study():
         ('preset = "two_moons_mpl"\ntitle', 'preset = "two_moon_mpl"\ntitle', "two_moon_mpl"),
         ('cases = ["few"]\n\n[[pairs]]', 'cases = ["fewer"]\n\n[[pairs]]', "no case fewer"),
         ("seeds = 3", "seeds = 3 3", "mine"),
+        ("seeds = 3", 'seeds = "3"', "seeds takes a whole number"),
+        ('seeds = 2\ncases = ["few"]', 'seeds = 2\ncases = ["fewest"]', "small.cases: there is no fewest"),
     ],
 )
 def test_mistakes_are_named(old, new, words):

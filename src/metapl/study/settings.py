@@ -201,6 +201,7 @@ def _check(study: Study) -> None:
     """Check fields against each other: every name that is used exists, and every run's settings are valid."""
     if not study.arms:
         raise ConfigError("a study needs arms")
+    _check_numbers(study)
     for pair in study.pairs:
         for name in (pair.arm, pair.control):
             if name not in study.arms:
@@ -212,6 +213,16 @@ def _check(study: Study) -> None:
             raise ConfigError(f"arms.{name}.cases: there is no case {', '.join(sorted(wrong))}")
     for case, arm_name in study.runs():
         config_of(study, case, arm_name)
+
+
+def _check_numbers(study: Study) -> None:
+    """Check the seeds, and the names that --small chooses."""
+    for name, number, least in (("seeds", study.seeds, 1), ("first_seed", study.first_seed, 0)):
+        if type(number) is not int or number < least:
+            raise ConfigError(f"{name} takes a whole number of at least {least}, got {number!r}")
+    for name, chosen, known in (("cases", study.small.cases, study.cases), ("arms", study.small.arms, study.arms)):
+        if wrong := set(chosen) - set(known):
+            raise ConfigError(f"small.{name}: there is no {', '.join(sorted(wrong))}")
 
 
 def _toml(text: str, origin: str) -> dict[str, Any]:
