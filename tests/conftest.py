@@ -53,17 +53,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Workers take whole files in this order, so a long file does not begin when all others have ended.
     """
     tiers, weights = tomllib.loads(TIERS.read_text("utf-8")), Counter[str]()
+    exceptions = tiers.pop("exhaustive_except")
     for item in items:
-        for tier, entries in tiers.items():
-            if any(_belongs(item.nodeid, entry) for entry in entries):
-                item.add_marker(tier)
-                weights[item.nodeid.split("::")[0]] += 1
+        marks = {tier for tier, entries in tiers.items() if any(_belongs(item.nodeid, entry) for entry in entries)}
+        if any(_belongs(item.nodeid, tests) and not _has_case(item, cases) for tests, cases in exceptions.items()):
+            marks.add("exhaustive")
+        for tier in marks:
+            item.add_marker(tier)
+            weights[item.nodeid.split("::")[0]] += 1
     items.sort(key=lambda item: -weights[item.nodeid.split("::")[0]])
 
 
 def _belongs(test: str, entry: str) -> bool:
     """Whether an entry (a file, a test, or a test with one of its parameters) names this test."""
     return test == entry or (test.startswith(entry) and test[len(entry)] in ":[")
+
+
+def _has_case(item: pytest.Item, cases: list[str]) -> bool:
+    """Whether a test runs one of these cases, or has no cases at all."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is None or not set(callspec.id.split("-")).isdisjoint(cases)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,15 +5,14 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ENTRIES = [
-    (tier, entry)
-    for tier, entries in tomllib.loads((ROOT / "tests" / "tiers.toml").read_text("utf-8")).items()
-    for entry in entries
-]
+TIERS = tomllib.loads((ROOT / "tests" / "tiers.toml").read_text("utf-8"))
+ENTRIES = [(tier, entry) for tier, entries in TIERS.items() for entry in entries]
 
 
 def test_the_tiers_are_the_markers(pytestconfig):
-    assert {tier for tier, _ in ENTRIES} <= {line.split(":")[0] for line in pytestconfig.getini("markers")}
+    assert {tier.removesuffix("_except") for tier in TIERS} <= {
+        line.split(":")[0] for line in pytestconfig.getini("markers")
+    }
 
 
 def test_every_entry_is_there():
