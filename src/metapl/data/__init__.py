@@ -2,14 +2,19 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metapl.data import pictures
+from metapl.data.open_source import settings_of
 from metapl.data.reading.files import Folders
 from metapl.data.sources import arrays, features, two_moons
+from metapl.data.sources.csv_list import CsvList
 from metapl.data.sources.dataset import Dataset, SourceConfig
 from metapl.data.sources.source import PictureConfig
-from metapl.data.splits.assemble import in_memory, to_dataset
+from metapl.data.splits.assemble import to_dataset
+
+if TYPE_CHECKING:
+    from metapl.features.load import Prepared
 
 # settings -> make(settings, seed): data that each seed draws anew
 MAKERS: dict[type[SourceConfig], Callable[[Any, int], Dataset]] = {
@@ -40,14 +45,25 @@ def settled(config: SourceConfig) -> SourceConfig:
     return encoders.settled(config)
 
 
+def encoded_pictures(config: features.Features, folders: Folders) -> PictureConfig:
+    """Return the settings of the pictures that the source `features` encodes."""
+    beside = [folder / config.source for folder in folders if (folder / config.source).is_dir()]
+    settings = dataclasses.replace(settings_of(str(beside[0]) if beside else config.source), size=config.size)
+    return dataclasses.replace(settings, outside=config.outside) if isinstance(settings, CsvList) else settings
+
+
+def prepare_features(config: features.Features, folders: Folders, tell: Callable[[str], None]) -> "Prepared":
+    """Find the pictures and their cache, and make the encoder; `metapl.features.load` goes on from there."""
+    from metapl.features.load import prepare  # imports jax, which sources do without
+
+    settings = encoded_pictures(config, folders)
+    loaded = pictures.load(settings, folders)
+    return prepare(config, loaded, (settings.mirrored, settings.shift_pixels), tell)
+
+
 def _load_features(
     config: features.Features, seeds: list[int], folders: Folders, tell: Callable[[str], None]
 ) -> list[Dataset]:
-    """Read the pictures, and compute their features or find them in the cache."""
-    from metapl.data.open_source import settings_of
-    from metapl.features.load import load as load_features  # imports jax, which sources do without
+    from metapl.features import load  # imports jax, which sources do without
 
-    beside = [folder / config.source for folder in folders if (folder / config.source).is_dir()]
-    settings = dataclasses.replace(settings_of(str(beside[0]) if beside else config.source), size=config.size)
-    loaded = in_memory(pictures.load(settings, folders), config.size)
-    return load_features(config, loaded, (settings.mirrored, settings.shift_pixels), seeds, tell)
+    return load.load(prepare_features(config, folders, tell), seeds)

@@ -41,19 +41,19 @@ def identity(config: Features) -> list[Any]:
     return [config.encoder, config.components, config.centroids]
 
 
-def build(config: Features, to_learn_from: Sequence[Pictures], folder: Path, say: Say) -> Encode:
-    """Make the function that encodes pictures."""
+def build(config: Features, to_learn_from: Callable[[], Sequence[Pictures]], folder: Path, say: Say) -> Encode:
+    """Make the function that encodes pictures; `to_learn_from` reads those that it learns from, if it has to."""
     if config.encoder == "pixels":
         return lambda batch: batch.reshape(len(batch), -1).astype(jnp.float32) / 255
     if config.encoder in packages.NAMES:
         network = lite.load(config.encoder, config.encoder_size)
-        scale = _kept(folder / "scale.npz", lite.Scale, lambda: lite.learn_scale(network, to_learn_from))
+        scale = _kept(folder / "scale.npz", lite.Scale, lambda: lite.learn_scale(network, to_learn_from()))
         return jax.tree_util.Partial(lite.encode, network, scale)
 
     def learn() -> patches.Patches:
         say(f"learning {config.centroids} patches from the pictures, without labels")
         settings = PatchSettings(centroids=config.centroids, components=config.components)
-        return patches.learn(np.concatenate(to_learn_from), settings)
+        return patches.learn(np.concatenate(to_learn_from()), settings)
 
     return partial(patches.encode, _kept(folder / "patches.npz", patches.Patches, learn))
 

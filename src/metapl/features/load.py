@@ -5,77 +5,129 @@ import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metapl.augment import views
 from metapl.augment.views import Augmentation
-from metapl.data.sources.dataset import Dataset
+from metapl.data.sources.dataset import Dataset, Role
 from metapl.data.sources.features import Features
+from metapl.data.sources.on_disk import Examples, OnDisk, usual_reading
+from metapl.data.sources.source import Images, InMemory, Part
+from metapl.data.splits.assemble import SplitSource, to_array
 from metapl.data.splits.manifest import CONTENTS
+from metapl.data.splits.select import take
 from metapl.features import encoders, stored_views
 from metapl.features.draw import draw, held_out
-from metapl.features.stored_views import Encode, Stored
+from metapl.features.folds import in_folds
+from metapl.features.stored_views import Count, Encode, Stored
 from metapl.system import runtime
 
 Say = Callable[[str], None]
 FORMAT = 1  # of the files; another number makes them anew
 TRAINING = ("labeled", "unlabeled")  # of other pictures, the eval view is enough
+MOST_TO_LEARN_FROM = 6000  # pictures that are decoded for an encoder to learn from, if they are in files
 
 
-def load(
-    config: Features, pictures: Dataset, symmetries: tuple[bool, int], seeds: list[int], say: Say
-) -> list[Dataset]:
-    """Encode the pictures, or find their features in the cache, and draw each seed's labels.
+class Prepared(NamedTuple):
+    """Pictures that can be encoded, and where their features are kept."""
+
+    config: Features
+    pictures: SplitSource
+    examples: Mapping[str, Examples]  # by role; decoded when they are needed
+    folder: Path
+    encode: Encode
+    augmentation: Augmentation
+    say: Say
+
+
+def prepare(config: Features, pictures: SplitSource, symmetries: tuple[bool, int], say: Say) -> Prepared:
+    """Find the pictures' cache, and make the encoder; it learns from the pictures if it has not before.
 
     `symmetries` are the source's: whether a mirrored picture keeps its class, and by how many pixels it may move.
     """
-    pictures = _at_most(_with_test(pictures), config.pictures)
+    split = _at_most(_with_test(pictures), config)
     config = encoders.settled(config)
-    augmentation = views.usual(*symmetries)
-    strong = dataclasses.replace(augmentation.strong, magnitude=config.strong_magnitude)
-    augmentation = dataclasses.replace(augmentation, strong=strong)
-    folder = runtime.cache_folder() / "features" / _key(config, pictures.manifest or {}, augmentation)
-    arrays = _arrays(pictures)
-    to_learn_from = [array for role, array in arrays.items() if role in TRAINING]
+    augmentation = _augmentation(config, *symmetries)
+    folder = runtime.cache_folder() / "features" / _key(config, split.manifest, augmentation)
+    examples = _examples(split, config.size)
+
+    def to_learn_from() -> list[NDArray[np.uint8]]:
+        of_training = [array for role, array in examples.items() if role in TRAINING]
+        total = sum(map(len, of_training))
+        return [_some(array, MOST_TO_LEARN_FROM * len(array) // total) for array in of_training]
+
     encode = encoders.build(config, to_learn_from, folder, say)
-    stored = {
-        role: _stored(folder, role, array, encode, augmentation, config.views if role in TRAINING else 0, say)
-        for role, array in arrays.items()
-    }
-    if not config.labels_per_class:
-        dataset = _as_given(pictures, stored)
-        return [dataset] * len(seeds)
-    return [_drawn(config, pictures, stored, seed) for seed in seeds]
+    return Prepared(config, split, examples, folder, encode, augmentation, say)
 
 
-def _with_test(pictures: Dataset) -> Dataset:
+def stored(prepared: Prepared, role: str, count: Count = lambda rows: None) -> Stored:
+    """The features of a role's pictures [N, 1 + 2 V, D]: what is missing of their file is computed."""
+    path, examples = prepared.folder / f"{role}.npy", prepared.examples[role]
+    pairs = prepared.config.views if role in TRAINING else 0
+    if not path.exists():
+        views_of_each = f", {1 + 2 * pairs} views of each" if pairs else ""
+        prepared.say(f"encoding {len(examples):,} {role} pictures{views_of_each}; kept in {prepared.folder}")
+    origin = {"format": FORMAT, "role": role}
+    return stored_views.compute(path, origin, examples, prepared.encode, prepared.augmentation, pairs, count)
+
+
+def load(prepared: Prepared, seeds: list[int]) -> list[Dataset]:
+    """Give each seed its dataset; without draws and folds, all share one."""
+    config = prepared.config
+    features = {role: stored(prepared, role) for role in prepared.examples}
+    if config.labels_per_class:
+        return [_drawn(config, prepared.pictures, features, seed) for seed in seeds]
+    dataset = _as_given(prepared.pictures, features)
+    return [in_folds(dataset, config.folds, seed) for seed in seeds] if config.folds else [dataset] * len(seeds)
+
+
+def _with_test(pictures: SplitSource) -> SplitSource:
     """Take the validation part as the test part if the source has no other: many are published as train and val."""
-    if len(pictures.test) or pictures.val is None or pictures.val_labels is None:
+    if len(pictures.images("test")) or not len(pictures.images("val")):
         return pictures
-    return pictures._replace(test=pictures.val, test_labels=pictures.val_labels, val=None, val_labels=None)
+    roles = {**pictures.roles, "test": pictures.roles["val"], "val": _part(pictures.roles["val"], np.arange(0))}
+    return pictures._replace(roles=roles)
 
 
-def _at_most(pictures: Dataset, count: int) -> Dataset:
-    """Keep so many of the labelled pictures; 0: all."""
-    if not count or count >= len(pictures.labels):
-        return pictures
-    rows = np.sort(np.random.RandomState(0).permutation(len(pictures.labels))[:count])
-    return pictures._replace(labeled=np.asarray(pictures.labeled)[rows], labels=pictures.labels[rows])
+def _at_most(pictures: SplitSource, config: Features) -> SplitSource:
+    """Keep so many of the labelled pictures and, where none are drawn from these, of the unlabelled ones."""
+    counts: dict[Role, int] = {"labeled": config.pictures, "unlabeled": config.unlabeled}
+    if config.labels_per_class:
+        del counts["unlabeled"]
+    for role, count in counts.items():
+        part = pictures.roles[role]
+        if not count or count >= len(part.images):
+            continue
+        rows = np.sort(np.random.RandomState(0).permutation(len(part.images))[:count])
+        truth = pictures.truth[rows] if role == "unlabeled" and pictures.truth is not None else pictures.truth
+        pictures = pictures._replace(roles={**pictures.roles, role: _part(part, rows)}, truth=truth)
+    return pictures
 
 
-def _arrays(pictures: Dataset) -> dict[str, NDArray[np.uint8]]:
-    roles: dict[str, Any] = {
-        "labeled": pictures.labeled,
-        "unlabeled": pictures.unlabeled,
-        "val": pictures.val,
-        "test": pictures.test,
-    }
-    if _same_pictures(pictures.manifest or {}):  # a source without unlabelled pictures trains on its labelled ones
-        del roles["unlabeled"]
-    return {role: np.asarray(examples) for role, examples in roles.items() if examples is not None and len(examples)}
+def _part(part: Part, rows: NDArray[np.int64]) -> Part:
+    return Part(take(part.images, rows), part.labels[rows])
+
+
+def _examples(pictures: SplitSource, size: int) -> dict[str, Examples]:
+    roles = {role: part.images for role, part in pictures.roles.items() if len(part.images)}
+    if _same_pictures(pictures.manifest):  # a source without unlabelled pictures trains on its labelled ones
+        roles.pop("unlabeled", None)
+    return {role: _lazily(images, size) for role, images in roles.items()}
+
+
+def _lazily(images: Images, size: int) -> Examples:
+    return to_array(images, size) if isinstance(images, InMemory) else OnDisk(images, size, usual_reading())
+
+
+def _some(examples: Examples, most: int) -> NDArray[np.uint8]:
+    """All pictures in memory, or so many of those in files."""
+    if isinstance(examples, OnDisk):
+        rows = np.sort(np.random.RandomState(0).permutation(len(examples))[: max(1, most)])
+        return to_array(examples.images, examples.size, rows)
+    return examples.astype(np.uint8, copy=False)
 
 
 def _same_pictures(manifest: Mapping[str, Any]) -> bool:
@@ -84,54 +136,54 @@ def _same_pictures(manifest: Mapping[str, Any]) -> bool:
     return rows[0] is not None and rows[0] == rows[1]
 
 
-def _stored(
-    folder: Path,
-    role: str,
-    pictures: NDArray[np.uint8],
-    encode: Encode,
-    augmentation: Augmentation,
-    pairs: int,
-    say: Say,
-) -> Stored:
-    path = folder / f"{role}.npy"
-    if not path.exists():
-        views_of_each = f", {1 + 2 * pairs} views of each" if pairs else ""
-        say(f"encoding {len(pictures):,} {role} pictures{views_of_each}; kept in {folder}")
-    return stored_views.compute(path, {"format": FORMAT, "role": role}, pictures, encode, augmentation, pairs)
+def _augmentation(config: Features, mirrored: bool, shift_pixels: int) -> Augmentation:
+    usual = views.usual(
+        mirrored if config.mirrored is None else config.mirrored,
+        shift_pixels if config.shift_pixels is None else config.shift_pixels,
+    )
+    return dataclasses.replace(usual, strong=dataclasses.replace(usual.strong, magnitude=config.strong_magnitude))
 
 
-def _as_given(pictures: Dataset, stored: Mapping[str, Stored]) -> Dataset:
-    return pictures._replace(
-        labeled=stored["labeled"],
-        unlabeled=stored.get("unlabeled", stored["labeled"]),
-        val=stored.get("val"),
-        test=stored["test"],
+def _as_given(pictures: SplitSource, features: Mapping[str, Stored]) -> Dataset:
+    none = np.zeros((0, 1, features["labeled"].shape[-1]), np.float16)
+    return Dataset(
+        labeled=features["labeled"],
+        labels=pictures.labels("labeled"),
+        unlabeled=features.get("unlabeled", features["labeled"]),
+        test=features.get("test", none),
+        test_labels=pictures.labels("test"),
+        class_names=pictures.class_names,
+        manifest=pictures.manifest,
+        val=features.get("val"),
+        val_labels=pictures.labels("val") if "val" in features else None,
+        test_real=pictures.test_real,
+        truth=pictures.truth,
     )
 
 
-def _drawn(config: Features, pictures: Dataset, stored: Mapping[str, Stored], seed: int) -> Dataset:
+def _drawn(config: Features, pictures: SplitSource, features: Mapping[str, Stored], seed: int) -> Dataset:
     """One seed's labelled, unlabelled and held-out examples; foreign classes are neither labelled nor tested."""
-    classes = len(pictures.class_names)
+    classes, labels = len(pictures.class_names), pictures.labels("labeled")
     known = classes - config.foreign_classes
-    rows, validation = held_out(pictures.labels, config.validate_on)
-    drawn = draw(config, pictures.labels, rows, classes, seed)
-    own = stored["labeled"]
-    truth = np.where(pictures.labels[drawn.unlabeled] < known, pictures.labels[drawn.unlabeled], -1)
-    test = _known(pictures.test_labels, known)[: config.test_on or None]
-    dataset = pictures._replace(
+    rows, validation = held_out(labels, config.validate_on)
+    drawn = draw(config, labels, rows, classes, seed)
+    own = features["labeled"]
+    truth = np.where(labels[drawn.unlabeled] < known, labels[drawn.unlabeled], -1)
+    test = _known(pictures.labels("test"), known)[: config.test_on or None]
+    dataset = _as_given(pictures, features)._replace(
         labeled=own[drawn.labeled],
         labels=drawn.labels,
         unlabeled=own[drawn.unlabeled],
         truth=truth.astype(np.int32),
-        test=stored["test"][test],
-        test_labels=pictures.test_labels[test],
+        test=features["test"][test],
+        test_labels=pictures.labels("test")[test],
         class_names=pictures.class_names[:known],
         manifest=None,
     )
     if not len(validation):
         return dataset
-    validation = validation[_known(pictures.labels[validation], known)]
-    return dataset._replace(val=own[validation], val_labels=pictures.labels[validation])
+    validation = validation[_known(labels[validation], known)]
+    return dataset._replace(val=own[validation], val_labels=labels[validation])
 
 
 def _known(labels: NDArray[np.int32], known: int) -> NDArray[np.int64]:
@@ -148,4 +200,6 @@ def _key(config: Features, manifest: Mapping[str, Any], augmentation: Augmentati
         "encoder": [*encoders.identity(config), config.size, config.views, config.pictures],
         "augmentation": dataclasses.asdict(augmentation),
     }
+    if config.unlabeled and not config.labels_per_class:
+        content["unlabeled"] = config.unlabeled
     return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from metapl.augment import views
 from metapl.augment.randaugment import distort
 from metapl.augment.views import Augmentation
+from metapl.data.loading.files_loader import in_turn
+from metapl.data.sources.on_disk import Examples
 from metapl.inference.predictions_file import PredictionsFile
 from metapl.types import Array
 
@@ -31,7 +33,7 @@ Stored = NDArray[np.float16]
 def compute(
     path: Path,
     origin: dict[str, Any],
-    pictures: NDArray[np.uint8],
+    pictures: Examples,
     encode: Encode,
     augmentation: Augmentation,
     pairs: int,
@@ -49,14 +51,13 @@ def compute(
     file = PredictionsFile(path, origin | {"rows": len(pictures), "views": pairs}, shape[1] * shape[2])
     done = file.progress().rows
     count(done)
-    for start in range(done - done % BATCH, len(pictures), BATCH):
-        if done == len(pictures):
-            break
-        batch = pictures[start : start + BATCH]
+    start = done - done % BATCH
+    for batch in in_turn(pictures, BATCH, start) if done < len(pictures) else ():
         filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
         features = np.asarray(of_batch(encoder, filled, jax.random.fold_in(jax.random.key(0), start)))[: len(batch)]
         file.write(start, features.reshape(len(batch), -1))
-        count(start + len(batch))
+        start += len(batch)
+        count(start)
     if done < len(pictures):
         file.finish()
     return file.read().reshape(len(pictures), *shape[1:])

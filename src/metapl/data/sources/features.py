@@ -18,6 +18,12 @@ class Features(SourceConfig):
 
     source: str = "digits"
     """The pictures: a source (cifar10), a split (cifar10-4k, cifar10@400#1), a folder, a .csv or an .npz."""
+    outside: bool = False
+    """Allow paths in a .csv that leave its folder."""
+    mirrored: bool | None = None
+    """Whether a mirrored picture still belongs to its class; none: as the source says."""
+    shift_pixels: Annotated[int, Ge(0)] | None = None
+    """By how many pixels a view may move a picture; none: as the source says."""
     size: Annotated[int, Ge(0)] = 0
     """Side of the square that each picture is cut and scaled to before it is encoded; 0: as stored."""
     encoder: Encoder = "patches"
@@ -36,7 +42,11 @@ class Features(SourceConfig):
     """Draw so many labelled pictures of each class anew for each seed; all other pictures that the source labels become
     unlabelled. 0: the source's own labelled pictures, the same for all seeds."""
     unlabeled: Annotated[int, Ge(0)] = 0
-    """Use at most so many unlabelled pictures, drawn anew for each seed; 0: all."""
+    """Use at most so many unlabelled pictures; 0: all. With labels_per_class, each seed draws its own; without, they
+    are the same for all seeds, and no other is encoded."""
+    folds: Annotated[int, Ge(0)] = 0
+    """Cut the labelled pictures into so many folds: seed s trains on all but fold s modulo folds, which is its
+    validation part. So that all seeds have as many pictures, some are repeated. 0: train on all of them."""
     pictures: Annotated[int, Ge(0)] = 0
     """Encode at most so many of the pictures that the source labels, drawn once for all seeds; 0: all."""
     validate_on: Annotated[int, Ge(0)] = 0
@@ -58,3 +68,5 @@ class Features(SourceConfig):
         drawn = self.label_noise or self.imbalance > 1 or self.foreign_classes or self.pictures or self.validate_on
         if not self.labels_per_class and drawn:
             raise ValueError("label_noise, imbalance, foreign_classes, pictures and validate_on need labels_per_class")
+        if self.folds == 1 or (self.folds and self.labels_per_class):
+            raise ValueError(f"folds takes 0 or at least 2, and no labels_per_class, got {self.folds}")
