@@ -1,5 +1,7 @@
 """`metapl study`: runs what is missing, leaves finished runs alone, refuses to mix settings."""
 
+import csv
+
 import pytest
 
 from metapl.cli import main as cli
@@ -72,3 +74,24 @@ def test_mistakes_end_in_a_sentence(place, capsys, args, words):
     assert code(["study", *args]) == 2
     assert words in capsys.readouterr().err
     assert not (place / "empty").exists()
+
+
+def test_a_row_before_finetuning_comes_from_the_same_run(place):
+    """Its number is that of the first stage's last evaluation."""
+    (place / "mine.toml").write_text("""
+seeds = 2
+set = {"stages.0.steps" = 6, "stages.1.steps" = 2, "eval_every_steps" = 6, "log_every_steps" = 6}
+[arms.finetuned]
+preset = "digits_mpl_supervised_small"
+[arms.before]
+run_of = "finetuned"
+after_stage = 0
+""")
+    assert code(["study", "mine.toml", "--out", "out"]) == 0
+    folder = place / "out" / "runs" / "all--finetuned"
+    with (folder / "evaluations.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["stage"] == "0"]
+    assert {row["step"] for row in rows} == {"6"}
+    mean = 100 * sum(float(row["test_accuracy"]) for row in rows) / len(rows)
+    line = next(line for line in (place / "out" / "study.md").read_text().splitlines() if "| before |" in line)
+    assert f"{mean:.2f} ±" in line

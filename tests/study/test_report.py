@@ -1,18 +1,24 @@
 """A study's tables and its page: right numbers, escaped names, nothing from elsewhere."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
+from matplotlib import rcParams
 
-from metapl.study import forest, report
+from metapl.study import figure, forest, report
 from metapl.study.compare import comparisons
-from metapl.study.settings import Arm, Pair, Study, StudyCase
+from metapl.study.report import Tables
+from metapl.study.settings import Arm, Curve, FigureSettings, Pair, PaperScores, Study, StudyCase
 
 NASTY = "<script>alert(1)</script> | `x`"
 
 
 @pytest.fixture
 def study() -> Study:
-    arms = {"a": Arm("two_moons_mpl", NASTY, paper=96.11, paper_std=0.07), "b": Arm("two_moons_mpl", "control")}
+    paper = {"x": PaperScores(96.11, 0.07, top5_accuracy=99.5)}
+    arms = {"a": Arm("two_moons_mpl", title=NASTY, paper=paper), "b": Arm("two_moons_mpl", title="control")}
     return Study("A title", "A question.", 3, 5, None, {"x": StudyCase("few labels")}, arms, (Pair("a", "b"),))
 
 
@@ -22,10 +28,14 @@ def accuracies():
 
 
 def test_the_page_and_the_text_have_the_numbers_and_show_names_as_text(study, accuracies, tmp_path):
-    markdown, page = report.write(study, tmp_path, accuracies, "val", "metapl study x", missing=2)
+    top5 = {("x", "a"): np.array([98.0, 99.0, 98.5])}
+    tables = Tables({"accuracy": accuracies, "top5_accuracy": top5}, "val", missing=2)
+    markdown, page = report.write(study, tmp_path, tables, "metapl study x")
     for text in (markdown.read_text(), page.read_text()):
         assert "82.00 ± 2.00" in text
         assert "96.11 ± 0.07" in text
+        assert "98.50 ± 0.50" in text
+        assert "99.50" in text
         assert "+0.83 [-2.29, +3.96]" in text
         assert "2 of 2 runs are missing" in text
         assert "alidation accuracy" in text
@@ -51,3 +61,28 @@ def test_a_collapse_does_not_flatten_the_plot(study, accuracies):
 def test_one_seed_has_no_spread():
     result = report.arm_results({("x", "a"): np.array([80.0])})[0]
     assert report.accuracy(result) == "80.00"
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("bars", ["81.2", "control"]), ("lines", ["share of labels", "control"]), ("curves", ["student", "step"])],
+)
+def test_a_figure_shows_what_was_measured(study, accuracies, kind, words, monkeypatch):
+    monkeypatch.setitem(rcParams, "svg.fonttype", "none")  # letters as text
+    arms = study.arms | {"a": Arm("two_moons_mpl", title="MPL")}
+    settings = FigureSettings(kind, "A figure", "share of labels", (Curve("a", "student_agreement", "student"),))
+    shown = dataclasses.replace(study, figure=settings, arms=arms, cases={"x": StudyCase("few labels", x=10.0)})
+    curves = {("x", 0): (np.array([50, 100]), np.array([0.5, 0.75]))}
+    drawn = figure.draw(shown, accuracies, curves)
+    assert all(word in drawn for word in ["A figure", *words])
+    assert figure.draw(study, accuracies, curves) == ""
+
+
+def test_curves_are_means_over_the_seeds_in_the_first_stage(study, tmp_path):
+    rows = [(0, 50, 0.25), (0, 50, 0.75), (0, 100, 1.0), (1, 50, 0.0)]
+    lines = [json.dumps({"stage": stage, "step": step, "student_agreement": value}) for stage, step, value in rows]
+    (tmp_path / "metrics.jsonl").write_text("\n".join([*lines, json.dumps({"stage": 0, "step": 50, "loss": 3.0})]))
+    settings = FigureSettings("curves", curves=(Curve("a", "student_agreement"),))
+    shown = dataclasses.replace(study, figure=settings)
+    ((key, (steps, means)),) = figure.read_curves(shown, lambda case, arm: tmp_path).items()
+    assert (key, steps.tolist(), means.tolist()) == (("x", 0), [50, 100], [0.5, 1.0])

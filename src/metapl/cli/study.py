@@ -40,19 +40,19 @@ def study(args: Sequence[str]) -> None:
       metapl study feedback --small --data-dir ~/data
       metapl study my_study.toml --out studies/mine
     """
-    from metapl.study import settings
+    from metapl.study import read
 
     words, rest = split_words(args)
     flags = parse(StudyFlags, "metapl study NAME", study, rest, StudyFlags())
     validate(flags)
     terminal = Terminal()
     if not words:
-        for name, title in settings.studies().items():
+        for name, title in read.studies().items():
             say(terminal, f"{name:<16}{title}")
         return
     if len(words) > 1:
         raise ConfigError(f"study takes one study at a time, got {', '.join(words)}")
-    loaded = settings.load(words[0], flags.small)
+    loaded = read.load(words[0], flags.small)
     name = Path(words[0]).stem + ("-small" if flags.small else "")
     out = (flags.out or Path("runs") / f"study-{name}").absolute()
     if not flags.report_only:
@@ -62,13 +62,13 @@ def study(args: Sequence[str]) -> None:
     from metapl.system import runtime
 
     runtime.start()
-    missing = 0 if flags.report_only else work.work(loaded, out, folders(flags.data_dir), terminal)
-    accuracies = work.accuracies(loaded, out, flags.part)
-    if not accuracies:
+    if not flags.report_only:
+        work.work(loaded, out, folders(flags.data_dir), terminal)
+    tables = work.tables(loaded, out, flags.part)
+    if not tables.accuracies:
         raise ConfigError(f"{out} has no finished run yet")
-    missing = len(loaded.runs()) - len(accuracies) if flags.report_only else missing
-    terminal.print(report.table(loaded, accuracies, flags.part))
-    terminal.print(report.difference_table(loaded, accuracies))
+    terminal.print(report.table(loaded, tables))
+    terminal.print(report.difference_table(loaded, tables.accuracies))
     command = "metapl study " + " ".join(args)
-    for path in report.write(loaded, out, accuracies, flags.part, command, missing):
+    for path in report.write(loaded, out, tables, command):
         say(terminal, f"wrote {path}")

@@ -1,38 +1,54 @@
-"""A study's tables: for the terminal, as Markdown, and as a page with a forest plot."""
+"""A study's tables: for the terminal, as Markdown, and as a page with a forest plot and the study's own figure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 import jinja2
 from rich.table import Table
 
-from metapl.study import forest
+from metapl.study import figure, forest
 from metapl.study.compare import Accuracies, ArmResult, Comparison, arm_results, comparisons
-from metapl.study.settings import Part, Study
+from metapl.study.settings import Part, Score, Study
 from metapl.system.disk import write_atomically
 from metapl.system.escape import markdown as escape_markdown
 
 MARKDOWN, PAGE = "study.md", "study.html"
 PARTS: dict[Part, str] = {"test": "test", "val": "validation"}
+TITLES: dict[Score, str] = {"accuracy": "accuracy", "top5_accuracy": "top-5 accuracy", "real_accuracy": "ReaL"}
 
 
-def write(study: Study, out: Path, accuracies: Accuracies, part: Part, command: str, missing: int) -> list[Path]:
+class Tables(NamedTuple):
+    """What a study has measured so far."""
+
+    scores: Mapping[Score, Accuracies]
+    part: Part
+    curves: figure.Curves = figure.NO_CURVES
+    missing: int = 0  # runs
+
+    @property
+    def accuracies(self) -> Accuracies:
+        """The score that is compared."""
+        return next(iter(self.scores.values()))
+
+
+def write(study: Study, out: Path, tables: Tables, command: str) -> list[Path]:
     """Write the Markdown and the page."""
-    results, pairs = arm_results(accuracies), comparisons(study, accuracies)
-    remark = f"{missing} of {len(study.runs())} runs are missing." if missing else ""
-    write_atomically(out / MARKDOWN, markdown(study, results, pairs, PARTS[part], (command, remark)).encode())
-    write_atomically(out / PAGE, page(study, results, pairs, PARTS[part], (command, remark)).encode())
+    pairs = comparisons(study, tables.accuracies)
+    remark = f"{tables.missing} of {len(study.runs())} runs are missing." if tables.missing else ""
+    write_atomically(out / MARKDOWN, markdown(study, tables, pairs, (command, remark)).encode())
+    write_atomically(out / PAGE, page(study, tables, pairs, (command, remark)).encode())
     return [out / MARKDOWN, out / PAGE]
 
 
-def table(study: Study, accuracies: Accuracies, part: Part) -> Table:
+def table(study: Study, tables: Tables) -> Table:
     """The accuracies, for a terminal."""
     shown = Table("case", "arm", title=study.title)
-    shown.add_column(f"{PARTS[part]} accuracy (%)", justify="right")
-    shown.add_column("the paper's", justify="right")
-    for one in arm_results(accuracies):
-        shown.add_row(_case(study, one.case), _arm(study, one.arm), accuracy(one), paper(study, one.arm))
+    for title in _titles(tables):
+        shown.add_column(title, justify="right")
+    for row in rows(study, tables):
+        shown.add_row(*row)
     return shown
 
 
@@ -46,20 +62,28 @@ def difference_table(study: Study, accuracies: Accuracies) -> Table:
     return shown
 
 
-def markdown(
-    study: Study, results: Sequence[ArmResult], pairs: Sequence[Comparison], part: str, notes: tuple[str, str]
-) -> str:
+def rows(study: Study, tables: Tables) -> list[list[str]]:
+    """The lines of the table: case, arm, then each score and the paper's."""
+    results = {score: {(r.case, r.arm): r for r in arm_results(found)} for score, found in tables.scores.items()}
+    lines = []
+    for case, arm in tables.accuracies:
+        cells = [study.cases[case].title or case, study.arms[arm].title or arm]
+        for score, found in results.items():
+            cells += [accuracy(found[case, arm]) if (case, arm) in found else "–", paper(study, case, arm, score)]
+        lines.append(cells)
+    return lines
+
+
+def markdown(study: Study, tables: Tables, pairs: Sequence[Comparison], notes: tuple[str, str]) -> str:
     """The study as a text that a README or a paper's appendix can take."""
     command, remark = notes
     lines = [f"# {escape_markdown(study.title)}", "", escape_markdown(study.question), "", f"Command: `{command}`", ""]
     if remark:
         lines += [remark, ""]
-    seeds = f"{study.seeds} seeds from {study.first_seed} on."
-    lines += [f"{seeds} {part.capitalize()} accuracy of the final weights in percent, mean ± std."]
-    lines += ["", "| case | arm | accuracy | the paper's |", "|---|---|---|---|"]
-    for one in results:
-        names = escape_markdown(_case(study, one.case)), escape_markdown(_arm(study, one.arm))
-        lines.append(f"| {names[0]} | {names[1]} | {accuracy(one)} | {paper(study, one.arm)} |")
+    lines += [f"{_seeds(study)} {PARTS[tables.part].capitalize()} accuracy in percent, mean ± std."]
+    titles = ["case", "arm", *_titles(tables)]
+    lines += ["", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    lines += [f"| {' | '.join(map(escape_markdown, row))} |" for row in rows(study, tables)]
     if pairs:
         lines += [
             "",
@@ -72,21 +96,22 @@ def markdown(
     return "\n".join(lines) + "\n"
 
 
-def page(
-    study: Study, results: Sequence[ArmResult], pairs: Sequence[Comparison], part: str, notes: tuple[str, str]
-) -> str:
+def page(study: Study, tables: Tables, pairs: Sequence[Comparison], notes: tuple[str, str]) -> str:
     """The study as one HTML page that needs nothing else."""
     command, remark = notes
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(resources.files("metapl.study").joinpath("page.html").read_text("utf-8"))
     return template.render(
         study=study,
-        part=part,
+        seeds=_seeds(study),
+        part=PARTS[tables.part],
         command=command,
         remark=remark,
-        rows=[(_case(study, r.case), _arm(study, r.arm), accuracy(r), paper(study, r.arm)) for r in results],
+        titles=_titles(tables),
+        rows=rows(study, tables),
         pairs=[(forest.label(study, pair), *_difference_cells(pair)) for pair in pairs],
         plot=forest.draw(study, pairs),
+        figure=figure.draw(study, tables.accuracies, tables.curves),
     )
 
 
@@ -95,12 +120,23 @@ def accuracy(one: ArmResult) -> str:
     return f"{one.mean:.2f} ± {one.std:.2f}" if one.seeds > 1 else f"{one.mean:.2f}"
 
 
-def paper(study: Study, arm: str) -> str:
+def paper(study: Study, case: str, arm: str, score: Score = "accuracy") -> str:
     """The paper's figure, or a dash."""
-    mean, std = study.arms[arm].paper, study.arms[arm].paper_std
-    if mean is None:
+    scores = (study.arms[arm].paper or {}).get(case)
+    mean = None if scores is None else getattr(scores, score)
+    if scores is None or mean is None:
         return "–"
-    return f"{mean:.2f} ± {std:.2f}" if std is not None else f"{mean:.2f}"
+    return f"{mean:.2f} ± {scores.std:.2f}" if score == "accuracy" and scores.std is not None else f"{mean:.2f}"
+
+
+def _titles(tables: Tables) -> list[str]:
+    return [title for score in tables.scores for title in (f"{TITLES[score]} (%)", "the paper's")]
+
+
+def _seeds(study: Study) -> str:
+    numbers = sorted({study.seeds_of(case) for case in study.cases})
+    count = " or ".join(f"{number}" for number in numbers)
+    return f"{count} {'seed' if numbers == [1] else 'seeds'} from {study.first_seed} on."
 
 
 def _difference_cells(one: Comparison) -> tuple[str, str, str, str]:
@@ -108,11 +144,3 @@ def _difference_cells(one: Comparison) -> tuple[str, str, str, str]:
     interval = "" if d.low is None or d.high is None else f" [{d.low:+.2f}, {d.high:+.2f}]"
     p = one.corrected if one.corrected is not None else one.p
     return f"{d.mean:+.2f}{interval}", f"{d.better} of {d.n}", "–" if p is None else f"{p:.2g}", one.kind
-
-
-def _case(study: Study, name: str) -> str:
-    return study.cases[name].title or name
-
-
-def _arm(study: Study, name: str) -> str:
-    return study.arms[name].title or name

@@ -1,26 +1,22 @@
 """What a study is: arms, the cases that each arm is tried in, the pairs to compare, the seeds.
 
 Every arm is run in every case, with the same seeds, so that a pair of arms is compared seed by seed within a case. A
-run's settings are those of the arm's preset, then the study's `set`, the case's, the arm's, and with --small the
-study's `small.set`; each names settings as the flags of `metapl train` do.
+run's settings are those of the arm's preset, then the study's `set` (with --small, also `small.set`), the case's, and
+the arm's; each names settings as the flags of `metapl train` do. In the name of a preset, `{case}` stands for the case.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Lt, MinLen
 
-from metapl import config as configs
-from metapl.config import Config
-from metapl.schema import ConfigError, to_dict
-
 Settings = dict[str, Any]
 Kind = Literal["confirmatory", "exploratory"]
 Part = Literal["test", "val"]  # what accuracies are measured on
+Score = Literal["accuracy", "top5_accuracy", "real_accuracy"]
+FigureKind = Literal["none", "bars", "lines", "curves"]
+LAST_STAGE = -1
 
 
 @dataclass(frozen=True)
@@ -31,6 +27,24 @@ class StudyCase:
     """What the table calls it."""
     set: Settings | None = None
     """Settings that make the case."""
+    seeds: int = 0
+    """Another number of seeds; 0: the study's."""
+    only_small: bool = False
+    """Only --small runs this case."""
+    x: float | None = None
+    """Where the case stands on the axis of the study's figure, if that has one."""
+
+
+@dataclass(frozen=True)
+class PaperScores:
+    """What the paper reports, in percent."""
+
+    accuracy: float | None = None
+    std: float | None = None
+    """Standard deviation of the accuracy."""
+    top5_accuracy: float | None = None
+    real_accuracy: float | None = None
+    """Precision@1 on ImageNet-ReaL."""
 
 
 @dataclass(frozen=True)
@@ -38,17 +52,21 @@ class Arm:
     """One row of the table: a method with its settings."""
 
     preset: str = ""
-    """The preset that the arm starts from."""
+    """The preset that the arm starts from; in its name, {case} stands for the case."""
+    small_preset: str = ""
+    """The preset with --small; none named: the preset's name with `small.preset_suffix`."""
     title: str = ""
     """What the table calls it."""
     set: Settings | None = None
     """Settings that make the arm."""
     cases: tuple[str, ...] = ()
     """The cases that the arm is run in; none named: all."""
-    paper: float | None = None
-    """The paper's accuracy in percent, if it has one."""
-    paper_std: float | None = None
-    """The paper's standard deviation in percent."""
+    paper: Mapping[str, PaperScores] | None = None
+    """What the paper reports, for each case."""
+    run_of: str = ""
+    """Take this row from the run of another arm, and run nothing."""
+    after_stage: int = LAST_STAGE
+    """Measure after this stage, counted from 0; −1: after the last one. The run needs eval_every_steps for it."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +90,29 @@ class Small:
     """Only these cases; none named: all."""
     arms: tuple[str, ...] = ()
     """Only these arms; none named: all."""
+    preset_suffix: str = ""
+    """What the names of the presets end in, for instance _small."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One line of a figure over the steps: the mean over the seeds of a number that runs report."""
+
+    arm: str = ""
+    metric: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class FigureSettings:
+    """The study's own figure, beside the forest plot."""
+
+    kind: FigureKind = "none"
+    """bars: one for each arm; lines: one for each arm over the cases' x; curves: reported numbers over the steps."""
+    title: str = ""
+    x_title: str = ""
+    """Title of the axis of the cases' x."""
+    curves: tuple[Curve, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,143 +131,20 @@ class Study:
     arms: Annotated[Mapping[str, Arm], MinLen(1)] = None  # type: ignore[assignment]
     pairs: tuple[Pair, ...] = ()
     small: Small = Small()
+    scores: tuple[Score, ...] = ("accuracy",)
+    """What the table shows; comparisons are of the first one."""
+    figure: FigureSettings = FigureSettings()
 
-    def runs(self) -> list[tuple[str, str]]:
-        """All (case, arm) that are run, case by case."""
+    def rows(self) -> list[tuple[str, str]]:
+        """All (case, arm) of the table, case by case."""
         return [
             (case, name) for case in self.cases for name, arm in self.arms.items() if not arm.cases or case in arm.cases
         ]
 
+    def runs(self) -> list[tuple[str, str]]:
+        """All (case, arm) that are run."""
+        return [(case, arm) for case, arm in self.rows() if not self.arms[arm].run_of]
 
-def studies() -> dict[str, str]:
-    """Names of the studies that come with metapl, each with its title."""
-    files = sorted((resources.files("metapl") / "studies").iterdir(), key=lambda file: file.name)
-    return {
-        Path(f.name).stem: _toml(f.read_text("utf-8"), f.name).get("title", "")
-        for f in files
-        if f.name.endswith(".toml")
-    }
-
-
-def load(name: str, small: bool) -> Study:
-    """Read a study by its name or from a file; `small` applies what it changes for a laptop."""
-    if name in studies():
-        text = (resources.files("metapl") / "studies" / f"{name}.toml").read_text("utf-8")
-    elif Path(name).is_file():
-        text = Path(name).read_text("utf-8")
-    else:
-        raise ConfigError(f"{name!r} is neither a study ({', '.join(studies())}) nor a TOML file")
-    study = parse(text, name)
-    return shrink(study) if small else study
-
-
-def parse(text: str, origin: str) -> Study:
-    """Turn TOML into a checked study; `origin` is named in errors."""
-    values = _toml(text, origin)
-    try:
-        cases = {
-            name: _table(StudyCase, value, f"cases.{name}") for name, value in values.pop("cases", {"all": {}}).items()
-        }
-        arms = {name: _table(Arm, value, f"arms.{name}") for name, value in values.pop("arms", {}).items()}
-        pairs = tuple(_table(Pair, value, f"pairs.{i}") for i, value in enumerate(values.pop("pairs", [])))
-        small = _table(Small, values.pop("small", {}), "small")
-        study = _table(Study, values, "study", cases=cases, arms=arms, pairs=pairs, small=small)
-        _check(study)
-    except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from None
-    return study
-
-
-def shrink(study: Study) -> Study:
-    """The study as --small runs it."""
-    small = study.small
-    cases = {name: case for name, case in study.cases.items() if not small.cases or name in small.cases}
-    arms = {name: arm for name, arm in study.arms.items() if not small.arms or name in small.arms}
-    pairs = tuple(pair for pair in study.pairs if pair.arm in arms and pair.control in arms)
-    return Study(
-        study.title, study.question, small.seeds or study.seeds, study.first_seed,
-        (study.set or {}) | (small.set or {}), cases, arms, pairs, small,
-    )  # fmt: skip
-
-
-def config_of(study: Study, case: str, arm: str) -> Config:
-    """The settings of one run."""
-    one = study.arms[arm]
-    try:
-        config = configs.load(one.preset)
-        values = to_dict(config)
-        for changes in (study.set, study.cases[case].set, one.set):
-            for name, value in (changes or {}).items():
-                _put(values, name, value)
-        config = configs.from_values(values | {"seed": study.first_seed})
-    except ConfigError as error:
-        raise ConfigError(f"case {case}, arm {arm}: {error}") from None
-    return config
-
-
-def _put(values: dict[str, Any], name: str, value: Any) -> None:
-    """Set one setting by its flag's name: stages.0.method.weight."""
-    *path, last = name.split(".")
-    at: Any = values
-    try:
-        for word in path:
-            at = at[int(word)] if isinstance(at, list | tuple) else at.setdefault(word, {})
-        at[int(last) if isinstance(at, list) else last] = value
-    except (KeyError, IndexError, ValueError, TypeError, AttributeError):
-        raise ConfigError(f"there is no setting {name!r}") from None
-
-
-def _table(kind: Any, values: Any, place: str, **given: Any) -> Any:
-    """A dataclass from a TOML table; unknown keys are errors. The tables `set` are taken as they are."""
-    if not isinstance(values, dict):
-        raise ConfigError(f"{place} takes a table, got {values!r}")
-    free = values.pop("set", None)
-    if free is not None and not isinstance(free, dict):
-        raise ConfigError(f"{place}.set takes a table of settings, got {free!r}")
-    fields = dict(values)
-    known = {field for field in kind.__dataclass_fields__ if field not in ("set", *given)}
-    if unknown := set(fields) - known:
-        raise ConfigError(f"{place} has no {', '.join(sorted(unknown))}; it has {', '.join(sorted(known))}")
-    extra = {"set": free} if "set" in kind.__dataclass_fields__ else {}
-    for name, value in fields.items():
-        if isinstance(value, list):
-            fields[name] = tuple(value)
-    try:
-        return kind(**fields, **extra, **given)
-    except TypeError as error:
-        raise ConfigError(f"{place}: {error}") from None
-
-
-def _check(study: Study) -> None:
-    """Check fields against each other: every name that is used exists, and every run's settings are valid."""
-    if not study.arms:
-        raise ConfigError("a study needs arms")
-    _check_numbers(study)
-    for pair in study.pairs:
-        for name in (pair.arm, pair.control):
-            if name not in study.arms:
-                raise ConfigError(f"pairs: there is no arm {name!r}; the arms are {', '.join(study.arms)}")
-        if pair.kind not in ("confirmatory", "exploratory"):
-            raise ConfigError(f"pairs: kind takes confirmatory or exploratory, got {pair.kind!r}")
-    for name, arm in study.arms.items():
-        if wrong := set(arm.cases) - set(study.cases):
-            raise ConfigError(f"arms.{name}.cases: there is no case {', '.join(sorted(wrong))}")
-    for case, arm_name in study.runs():
-        config_of(study, case, arm_name)
-
-
-def _check_numbers(study: Study) -> None:
-    """Check the seeds, and the names that --small chooses."""
-    for name, number, least in (("seeds", study.seeds, 1), ("first_seed", study.first_seed, 0)):
-        if type(number) is not int or number < least:
-            raise ConfigError(f"{name} takes a whole number of at least {least}, got {number!r}")
-    for name, chosen, known in (("cases", study.small.cases, study.cases), ("arms", study.small.arms, study.arms)):
-        if wrong := set(chosen) - set(known):
-            raise ConfigError(f"small.{name}: there is no {', '.join(sorted(wrong))}")
-
-
-def _toml(text: str, origin: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{origin}: {error}") from None
+    def seeds_of(self, case: str) -> int:
+        """How many seeds the runs of a case have."""
+        return self.cases[case].seeds or self.seeds

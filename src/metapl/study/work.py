@@ -5,6 +5,7 @@ other process has locked.
 """
 
 import csv
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,11 @@ from metapl.runs import run_folder
 from metapl.runs.resume import resume_run
 from metapl.runs.start import start_run
 from metapl.schema import ConfigError, to_dict
+from metapl.study import figure
 from metapl.study.compare import Accuracies
-from metapl.study.settings import Part, Study, config_of
+from metapl.study.read import config_of
+from metapl.study.report import Tables
+from metapl.study.settings import LAST_STAGE, Part, Score, Study
 from metapl.system.lock import LockedError
 from metapl.system.terminal import say
 
@@ -29,8 +33,8 @@ def folder_of(out: Path, case: str, arm: str) -> Path:
     return out / RUNS / f"{case}--{arm}"
 
 
-def work(study: Study, out: Path, folders: Folders, console: Console) -> int:
-    """Start or resume every run that is not finished and not locked; return how many are still missing then."""
+def work(study: Study, out: Path, folders: Folders, console: Console) -> None:
+    """Start or resume every run that is not finished and not locked."""
     names = study.runs()
     for number, (case, arm) in enumerate(names, start=1):
         folder = folder_of(out, case, arm)
@@ -43,10 +47,9 @@ def work(study: Study, out: Path, folders: Folders, console: Console) -> int:
                 resume_run(folder, folders, console)
             else:
                 folder.mkdir(parents=True, exist_ok=True)
-                start_run(config_of(study, case, arm), study.seeds, "auto", folders, folder, console)
+                start_run(config_of(study, case, arm), study.seeds_of(case), "auto", folders, folder, console)
         except LockedError as error:
             say(console, f"{error}; this process goes on with the next run")
-    return sum(not is_finished(folder_of(out, case, arm)) for case, arm in names)
 
 
 def is_finished(folder: Path) -> bool:
@@ -60,20 +63,37 @@ def check_settings(study: Study, case: str, arm: str, folder: Path) -> None:
         return
     settings, _ = run_folder.read(folder)
     wanted = config_of(study, case, arm)
-    if to_dict(settings.config) != to_dict(wanted) or len(settings.seeds) != study.seeds:
+    if to_dict(settings.config) != to_dict(wanted) or len(settings.seeds) != study.seeds_of(case):
         raise ConfigError(f"{folder} was run with other settings or seeds; choose another --out, or move it away")
 
 
-def accuracies(study: Study, out: Path, part: Part = "test") -> Accuracies:
-    """Accuracy of the final weights of every seed of every finished run, in percent."""
-    folders = {(case, arm): folder_of(out, case, arm) for case, arm in study.runs()}
-    return {key: _final(folder, part) for key, folder in folders.items() if is_finished(folder)}
+def tables(study: Study, out: Path, part: Part) -> Tables:
+    """What the finished runs say."""
+    curves = figure.read_curves(study, partial(folder_of, out))
+    missing = sum(not is_finished(folder_of(out, case, arm)) for case, arm in study.runs())
+    return Tables({score: accuracies(study, out, part, score) for score in study.scores}, part, curves, missing)
 
 
-def _final(folder: Path, part: Part) -> NDArray[np.float64]:
-    """Each seed's last evaluation."""
+def accuracies(study: Study, out: Path, part: Part = "test", score: Score = "accuracy") -> Accuracies:
+    """A score of every seed of every row whose run is finished, in percent."""
+    scores = {}
+    for case, arm in study.rows():
+        folder = folder_of(out, case, study.arms[arm].run_of or arm)
+        if is_finished(folder) and (values := _of_seeds(folder, part, score, study.arms[arm].after_stage)) is not None:
+            scores[case, arm] = values
+    return scores
+
+
+def _of_seeds(folder: Path, part: Part, score: Score, stage: int) -> NDArray[np.float64] | None:
+    """Each seed's last evaluation of a stage; None if the score does not exist for these data."""
     with (folder / "evaluations.csv").open(newline="", encoding="utf-8") as file:
-        last = {int(row["seed"]): row[f"{part}_accuracy"] for row in csv.DictReader(file)}
+        rows = list(csv.DictReader(file))
+    stage = max(int(row["stage"]) for row in rows) if stage == LAST_STAGE else stage
+    last = {int(row["seed"]): row.get(f"{part}_{score}", "") for row in rows if int(row["stage"]) == stage}
+    if not last:
+        raise ConfigError(f"{folder} was not measured after stage {stage}: set eval_every_steps to the stage's steps")
     if "" in last.values():
+        if score != "accuracy":
+            return None
         raise ConfigError(f"{folder} has no {part} part: its data hold none out")
     return 100 * np.array([float(last[seed]) for seed in sorted(last)])
