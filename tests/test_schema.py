@@ -30,7 +30,7 @@ def parse(text: str) -> Config:
         ("[data]\nnoise = nan", "data.noise takes a finite number, got nan"),
         ("[data]\nlabels_per_class = 1000", "data: labels_per_class (1000) must be fewer than points_per_class"),
         ("[model]\nhidden = 8", "model.hidden takes a list, got 8"),
-        ("[model]\nhidden = []", "model.hidden takes at least 1 of them, got ()"),
+        ("[model]\nhidden = [0]", "model: hidden takes whole numbers of at least 1, got (0,)"),
         ('[model]\nhidden = [8, "8"]', "model.hidden.1 takes a whole number, got '8'"),
         ("stages = []", "stages takes at least 1 of them"),
         ("[[stages]]\nsteps = 0", "stages.0.steps takes a number of at least 1, got 0"),

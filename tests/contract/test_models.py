@@ -20,6 +20,7 @@ from metapl import models
 from metapl.algorithms.losses import cross_entropy
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
+from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
@@ -35,6 +36,7 @@ SMALL = {
     ResNet: ResNet(depth=18, channels=4, stem="cifar", zero_init=False),
     EfficientNet: EfficientNet(width=0.05, depth=0.25, stem="cifar"),
     EfficientNetLite: EfficientNetLite(width=0.05, depth=0.25, stem="cifar"),
+    Heads: Heads(WideResNet(depth=10, width=1), groups=(HeadGroup(2), HeadGroup(2, (4,)))),
 }
 SHAPES = {MLP: (2,), ReducedTeacher: (3,)}
 CLASSES = 3

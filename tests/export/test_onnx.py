@@ -14,6 +14,7 @@ from metapl.augment.views import Augmentation, WeakView, eval_view
 from metapl.export.onnx_file import to_onnx
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
+from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
@@ -31,6 +32,7 @@ NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (EfficientNet(width=0.1, depth=0.1, remat=True), (33, 32, 3)),
     (EfficientNetLite(width=0.1, depth=0.1), (33, 32, 3)),
     (ReducedTeacher(hidden=4, residual=True), (3,)),
+    (Heads(WideResNet(depth=10), 9, mirror=True, groups=(HeadGroup(2), HeadGroup(3, (4, 2)))), (8, 10, 1)),
 ]
 
 

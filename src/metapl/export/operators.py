@@ -149,6 +149,16 @@ def slice_part(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     return graph.add("Slice", [names[0], *places])
 
 
+def reverse(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
+    """Reverse the order along some axes, but never of the batch."""
+    axes, own = list(equation.params["dimensions"]), sides(given(equation).shape)
+    if any(own[axis] is None for axis in axes):
+        raise refuse(equation, "reverses the batch")
+    # From the last place to before the first one, which ONNX calls the smallest whole number.
+    places = [[-1] * len(axes), [np.iinfo(np.int64).min] * len(axes), axes, [-1] * len(axes)]
+    return graph.add("Slice", [names[0], *map(graph.whole_numbers, places)])
+
+
 def pad(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     """Pad with a constant."""
     low, high, interior = zip(*equation.params["padding_config"], strict=True)
@@ -196,6 +206,7 @@ OPERATORS: dict[str, Emit] = {
     "reduce_min": reduction("ReduceMin"),
     "reduce_sum": reduction("ReduceSum"),
     "reshape": reshape,
+    "rev": reverse,
     "round": round_to_even,
     "rsqrt": rsqrt,
     "select_n": select_n,

@@ -1,4 +1,5 @@
-"""The TwoMoon network of Section 3.1: two hidden layers of 8 sigmoid units, weights uniform in ±0.1."""
+"""A perceptron. Its defaults are the TwoMoon network of Section 3.1: two hidden layers of 8 sigmoid units, weights
+uniform in ±0.1. Without hidden layers, it is a linear classifier."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-from annotated_types import Gt, MinLen
+from annotated_types import Gt
 from flax import linen as nn
 
 from metapl.types import Array, ModelConfig
@@ -21,8 +22,8 @@ class MLP(ModelConfig):
     name: ClassVar[str] = "mlp"
     convolutions: ClassVar[bool] = False
 
-    hidden: Annotated[tuple[int, ...], MinLen(1)] = (8, 8)
-    """Units of each hidden layer."""
+    hidden: tuple[int, ...] = (8, 8)
+    """Units of each hidden layer; none: a linear classifier."""
     activation: Literal["sigmoid", "relu"] = "sigmoid"
     """Activation function of the hidden layers."""
     init_range: Annotated[float, Gt(0)] = 0.1
@@ -30,7 +31,7 @@ class MLP(ModelConfig):
 
     def check(self) -> None:
         """Check that every layer has units."""
-        if min(self.hidden) < 1:
+        if min(self.hidden, default=1) < 1:
             raise ValueError(f"hidden takes whole numbers of at least 1, got {self.hidden!r}")
 
 

@@ -1,0 +1,70 @@
+"""Put a network of heads together (heads.py): an encoder's weights and those of perceptrons trained on its features."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from metapl.models.heads import HeadGroup, Heads
+from metapl.models.mlp import MLP
+from metapl.schema import ConfigError
+from metapl.types import Weights
+
+LINEAR = MLP(hidden=())
+
+
+class Encoder(NamedTuple):
+    """A network that gives features, and what brings pictures into the form that it takes."""
+
+    model: Heads  # its groups do not matter
+    weights: Weights  # encoder/… and scale/…
+    mean: tuple[float, ...]  # of pictures from 0 to 1, as in `augmentation`
+    std: tuple[float, ...]
+
+
+class Head(NamedTuple):
+    """A classifier on features."""
+
+    model: MLP
+    weights: Weights
+
+
+class Assembled(NamedTuple):
+    """A whole network."""
+
+    model: Heads
+    weights: Weights
+
+
+def linear(coefficients: ArrayLike, intercepts: ArrayLike) -> Head:
+    """Make a head of scikit-learn's coef_ [C, D] and intercept_ [C]; of two classes it may have one row only."""
+    rows, bias = np.atleast_2d(np.asarray(coefficients, np.float32)), np.atleast_1d(np.asarray(intercepts, np.float32))
+    if len(rows) == 1:  # the logit of the second class; that of the first is 0
+        rows, bias = np.concatenate([0 * rows, rows]), np.concatenate([0 * bias, bias])
+    return Head(LINEAR, Weights({"Dense_0": {"kernel": jnp.asarray(rows.T), "bias": jnp.asarray(bias)}}, {}))
+
+
+def assemble(encoder: Encoder, heads: Sequence[Head]) -> Assembled:
+    """Make the network that averages what these heads predict."""
+    if not heads:
+        raise ConfigError("a network of heads needs at least one head")
+    groups, params = [], dict(encoder.weights.params)
+    for number, (model, members) in enumerate(itertools.groupby(heads, lambda head: head.model)):
+        layers = [head.weights.params for head in members]
+        groups.append(HeadGroup(len(layers), model.hidden, model.activation))
+        for layer in range(len(model.hidden) + 1):
+            name, one_wide = f"Dense_{layer}", layer == 0
+            params[f"group{number}_{layer}"] = {
+                leaf: _joined([head[name][leaf] for head in layers], one_wide) for leaf in ("kernel", "bias")
+            }
+    model = dataclasses.replace(encoder.model, groups=tuple(groups))
+    return Assembled(model, Weights(params, encoder.weights.stats))
+
+
+def _joined(leaves: Sequence[Any], one_wide: bool) -> Any:
+    """The first layers of a group are one wide layer, since all see the same features; later ones are stacked."""
+    return jnp.concatenate(leaves, axis=-1) if one_wide else jnp.stack(leaves)
