@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The compiler is told to hurry, and every worker and child process finds what another has compiled: together half of
     the time. Workers are children of the process that comes here first, and have its choices in their environment.
     """
+    os.environ["METAPL_KEEP_MEMORY"] = "0"  # a worker runs many programs and must not keep what each of them needed
     flags = os.environ.get("XLA_FLAGS", "").split()
     hurry = [flag for flag in runtime.known_xla_flags(HURRY) if flag not in flags]
     os.environ["XLA_FLAGS"] = " ".join([*flags, *hurry])

@@ -20,6 +20,7 @@ GOOD = {
     "devices": ["cpu cpu"],
     "xla_flags": "--mine=1 --theirs=2",
     "left_out_xla_flags": [],
+    "memory_not_kept": "",
     "finite": True,
     "same_twice": True,
     "seconds": 1.5,
@@ -125,6 +126,12 @@ def test_a_step_that_hangs(well, monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", hang)
     assert doctor_checks.step()[0].state == "broken"
+
+
+def test_it_says_whether_freed_memory_is_kept():
+    kept, returned = (doctor_checks.judge(GOOD | {"memory_not_kept": why}, "") for why in ("", "a reason"))
+    assert "kept" in by_topic(kept)["freed memory"].text
+    assert by_topic(returned)["freed memory"].text.endswith("a reason")
 
 
 def test_the_step_itself(monkeypatch):

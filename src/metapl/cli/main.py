@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import metapl
 from metapl.cli.verbs import Verb, listing
 from metapl.schema import ConfigError
+from metapl.system import runtime
 from metapl.system.disk import is_refusal, reason
 from metapl.system.signals import Stopped
 from metapl.system.terminal import Terminal, discard_output, say
@@ -81,6 +82,7 @@ def _call(verb: str, *args: str) -> None:
     elif verb == "--version":
         say(Terminal(), f"metapl {metapl.__version__}")
     elif verb in VERBS:
+        runtime.keep_memory()  # before the verb imports libraries that start threads
         VERBS[verb](args)
     else:
         raise ConfigError(f"there is no verb {verb!r}; the verbs are {', '.join(VERBS)}")

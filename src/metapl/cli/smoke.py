@@ -15,6 +15,7 @@ from metapl.system import runtime
 
 def smoke() -> dict[str, Any]:
     """Compile one step, run it twice from the same state, and compare the results bit for bit."""
+    not_kept = runtime.keep_memory()
     runtime.start()
     import jax
     import jax.numpy as jnp
@@ -37,6 +38,7 @@ def smoke() -> dict[str, Any]:
         "devices": [f"{device.platform} {device.device_kind}" for device in jax.devices()],
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "left_out_xla_flags": runtime.left_out_xla_flags(),
+        "memory_not_kept": not_kept,
         "finite": all(bool(np.isfinite(leaf).all()) for leaf in first),
         "same_twice": all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)),
         "seconds": round(time.monotonic() - start, 2),

@@ -20,7 +20,7 @@ from annotated_types import Ge
 
 import metapl
 from metapl.schema import ConfigError
-from metapl.system import xla_flags
+from metapl.system import allocator, xla_flags
 
 Result = TypeVar("Result")
 
@@ -45,13 +45,15 @@ XLA_FLAGS = (YNN_OPERATIONS, QUICK_COMPILE)  # all that `start` may set; it leav
 
 
 def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
-    """Set flags that make programs fast, and keep compiled programs on disk: a second start skips the compiler.
+    """Set flags that make programs fast, keep freed memory, and keep compiled programs on disk for the next start.
 
+    Call it before JAX's first computation, and as early as you can (`keep_memory`).
     `keep_programs=False` is for callers that compile many programs which are never used again.
 
     Random keys stay threefry. With rbg, numbers under `vmap` differ from those without, so a seed's result would depend
     on which seeds train beside it; and drawing takes less than one per cent of a picture network's step.
     """
+    keep_memory()
     import jax  # imported here, so that callers who only need the cache folder do not wait for it
 
     _add_xla_flags([YNN_OPERATIONS, *([QUICK_COMPILE] if quick_compile else [])])
@@ -59,6 +61,14 @@ def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
         # TwoMoon programs compile in 1 to 4 s each: JAX's own threshold of 1 s would miss some of them.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+
+def keep_memory() -> str:
+    """Keep freed memory in the process instead of mapping it anew at each step; return why not, or "" if it works.
+
+    METAPL_KEEP_MEMORY=0 switches it off. The command line calls this before a verb's libraries start their threads.
+    """
+    return allocator.keep(os.environ, rss_bytes)
 
 
 @dataclass(frozen=True)
