@@ -22,7 +22,8 @@ import numpy as np
 from metapl import algorithms, models
 from metapl.algorithms.supervised import Supervised
 from metapl.augment import views
-from metapl.augment.randaugment import RandAugment, distort
+from metapl.augment.randaugment import RandAugment
+from metapl.augment.strong import distort
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.system import runtime

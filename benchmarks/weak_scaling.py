@@ -10,6 +10,7 @@ import json
 import sys
 
 from metapl import config as configs
+from metapl.augment.randaugment import RandAugment
 from metapl.models.wide_resnet import WideResNet
 from metapl.plan import estimate, example_shape
 from metapl.plan.chips import CHIPS
@@ -31,9 +32,7 @@ def main(cores: list[int]) -> None:
         )
         config = dataclasses.replace(
             preset,
-            augmentation=dataclasses.replace(
-                preset.augmentation, strong=dataclasses.replace(preset.augmentation.strong, partners="next")
-            ),
+            augmentation=dataclasses.replace(preset.augmentation, strong=RandAugment(partners="next")),
             model=WideResNet(precision="bfloat16", scan=True),
             stages=(stage,),
             parallel=Parallel("data" if number > 1 else "single"),

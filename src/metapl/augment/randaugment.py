@@ -26,13 +26,14 @@ The sign is drawn for each image. Where the codes of others disagree:
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple, get_args
+from typing import Annotated, ClassVar, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 from annotated_types import Ge, Gt, Le, MinLen
 
 from metapl.augment import ops
+from metapl.augment.strong_view import StrongView
 from metapl.types import Array
 
 Op = Literal[
@@ -59,8 +60,10 @@ SVHN_OPS: tuple[Op, ...] = tuple(op for op in CIFAR_OPS if op not in ("sample_pa
 
 
 @dataclass(frozen=True)
-class RandAugment:
-    """How the strong view is made from the weak one."""
+class RandAugment(StrongView):
+    """The same number of random operations for each image, all of the same strength."""
+
+    name: ClassVar[str] = "randaugment"
 
     layers: Annotated[int, Ge(0)] = 2
     """Operations that each image goes through (N)."""

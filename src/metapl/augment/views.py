@@ -24,7 +24,9 @@ import numpy as np
 from annotated_types import Ge, Gt, Le, MinLen
 
 from metapl.augment import crop
-from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment, distort
+from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment
+from metapl.augment.strong import distort
+from metapl.augment.strong_view import StrongView
 from metapl.schema import ConfigError
 from metapl.system.microbatches import join, split
 from metapl.types import Array, Batch, MethodConfig, Views
@@ -57,7 +59,7 @@ class Augmentation:
     std: Annotated[tuple[float, ...], MinLen(1)] = (0.5,)
     """What is left is divided by it; 0.5 and 0.5 give −1 to 1."""
     weak: WeakView = WeakView()
-    strong: RandAugment = RandAugment()
+    strong: StrongView = RandAugment()
 
     def check(self) -> None:
         """Check fields against each other."""
@@ -71,8 +73,12 @@ class Augmentation:
 
 def usual(mirrored: bool, shift_pixels: int) -> Augmentation:
     """The views for a source's pictures: where a mirrored one would be another class's, as digits are, SVHN's rules."""
-    weak = WeakView(flip=mirrored, shift_pixels=shift_pixels)
-    return Augmentation(weak=weak, strong=RandAugment(ops=CIFAR_OPS if mirrored else SVHN_OPS))
+    return Augmentation(weak=WeakView(flip=mirrored, shift_pixels=shift_pixels), strong=usual_strong(mirrored))
+
+
+def usual_strong(mirrored: bool) -> RandAugment:
+    """The strong view for a source's pictures."""
+    return RandAugment(ops=CIFAR_OPS if mirrored else SVHN_OPS)
 
 
 class Counts(NamedTuple):

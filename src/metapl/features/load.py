@@ -137,11 +137,10 @@ def _same_pictures(manifest: Mapping[str, Any]) -> bool:
 
 
 def _augmentation(config: Features, mirrored: bool, shift_pixels: int) -> Augmentation:
-    usual = views.usual(
-        mirrored if config.mirrored is None else config.mirrored,
-        shift_pixels if config.shift_pixels is None else config.shift_pixels,
-    )
-    return dataclasses.replace(usual, strong=dataclasses.replace(usual.strong, magnitude=config.strong_magnitude))
+    mirrored = mirrored if config.mirrored is None else config.mirrored
+    shift_pixels = shift_pixels if config.shift_pixels is None else config.shift_pixels
+    strong = dataclasses.replace(views.usual_strong(mirrored), magnitude=config.strong_magnitude)
+    return dataclasses.replace(views.usual(mirrored, shift_pixels), strong=strong)
 
 
 def _as_given(pictures: SplitSource, features: Mapping[str, Stored]) -> Dataset:

@@ -16,7 +16,7 @@ from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from metapl.augment import views
-from metapl.augment.randaugment import distort
+from metapl.augment.strong import distort
 from metapl.augment.views import Augmentation
 from metapl.data.loading.files_loader import in_turn
 from metapl.data.sources.on_disk import Examples

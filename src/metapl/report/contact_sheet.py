@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from metapl.augment import views
-from metapl.augment.randaugment import distort
+from metapl.augment.strong import distort
 from metapl.augment.views import Augmentation
 
 Pictures = NDArray[np.uint8]
