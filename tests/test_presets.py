@@ -184,7 +184,7 @@ def test_its_steps_can_be_traced(name):
                 some(1, 12, classes, dtype=jnp.float16), some(1, 20, classes, dtype=jnp.float16)
             )
             weights = None
-        small = dataclasses.replace(stage, labeled_batch=4, unlabeled_batch=4)
+        small = dataclasses.replace(stage, labeled_batch=8, unlabeled_batch=8)  # into up to 8 microbatches
         network = models.build(model, classes)
         init, zeros, advance, predictor, *_ = stage_functions(config, small, network, own_data=False)
         state = jax.eval_shape(init, keys, weights, answers, data, None)

@@ -57,6 +57,15 @@ def parse(text: str) -> Config:
         ("seed = 4294967296", "seed takes a number below 4294967296"),
         ('[[stages]]\nmethod.name = "pseudo_labels"', "stages.0.method: pseudo_labels needs a stage before it"),
         (
+            '[[stages]]\nmethod.name = "simclr"',
+            "stages.0.method: simclr learns no classes; add a stage after it that learns from labels",
+        ),
+        (
+            '[[stages]]\nmethod.name = "byol"\n[[stages]]\nmethod.name = "pseudo_labels"',
+            "stages.1.method: pseudo_labels needs a teacher, but the stage before it, byol, learns no classes",
+        ),
+        ('augmentation.strong.name = "cutmix"', "augmentation.strong.name takes one of 'randaugment', 'autoaugment'"),
+        (
             '[[stages]]\nunlabeled = "labeled"\nmethod.name = "noisy_student"',
             "stages.0: unlabeled: noisy_student learns",
         ),

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import itertools
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,6 +16,8 @@ from annotated_types import Ge, Le, Lt, MinLen
 from metapl.algorithms import METHODS
 from metapl.algorithms.supervised import Supervised
 from metapl.augment import views
+from metapl.augment.strong import STRONG_VIEWS
+from metapl.augment.strong_view import StrongView
 from metapl.augment.views import Augmentation
 from metapl.data import SOURCES
 from metapl.data.sources.dataset import SourceConfig
@@ -65,6 +67,7 @@ class Stage:
         for name, size in batches.items():
             if size % self.microbatches:
                 raise ValueError(f"{name} = {size} does not divide into microbatches = {self.microbatches}")
+        self.method.check_batches(self.labeled_batch, self.unlabeled_batch)
         for field in dataclasses.fields(self.method):
             setting = getattr(self.method, field.name)
             if isinstance(setting, Optimizer):
@@ -126,6 +129,17 @@ class Config:
         if self.stages[0].method.needs_start:
             name = self.stages[0].method.name
             raise ValueError(f"stages.0.method: {name} needs a stage before it that trains the teacher")
+        if not self.stages[-1].method.uses_labels:
+            raise ValueError(
+                f"stages.{len(self.stages) - 1}.method: {self.stages[-1].method.name} learns no classes; add a stage "
+                "after it that learns from labels, such as supervised"
+            )
+        for index, (first, second) in enumerate(itertools.pairwise(self.stages), start=1):
+            if second.method.needs_start and not first.method.uses_labels:
+                raise ValueError(
+                    f"stages.{index}.method: {second.method.name} needs a teacher, but the stage before it, "
+                    f"{first.method.name}, learns no classes; put a supervised stage between them"
+                )
         for index, (before, model) in enumerate(itertools.pairwise(self.stage_models), start=1):
             if model != before and not self.stages[index].method.uses_stored_predictions:
                 raise ValueError(
@@ -140,10 +154,13 @@ class Config:
         return tuple(model for model in models if model is not None)[1:]
 
 
-KINDS: dict[type, dict[str, type]] = {
-    base: {kind.name: kind for kind in table}
-    for base, table in ((SourceConfig, SOURCES), (ModelConfig, MODELS), (MethodConfig, METHODS))
+TABLES: dict[type, Iterable[Any]] = {
+    SourceConfig: SOURCES,
+    ModelConfig: MODELS,
+    MethodConfig: METHODS,
+    StrongView: STRONG_VIEWS,
 }
+KINDS: dict[type, dict[str, type]] = {base: {kind.name: kind for kind in table} for base, table in TABLES.items()}
 
 
 def presets() -> dict[str, str]:

@@ -11,11 +11,12 @@ from metapl.types import Metric
 
 HISTOGRAM = "pseudo_label_histogram"
 LARGEST = "largest_class_share"  # reports compute it from the histogram
-ACCURACY, EVALUATION, FEEDBACK, LOSSES, PSEUDO_LABELS, MASKS, NORMS = (
+ACCURACY, EVALUATION, FEEDBACK, LOSSES, CONTRAST, PSEUDO_LABELS, MASKS, NORMS = (
     "Accuracy on labelled training batches",
     "Evaluation",
     "Feedback",
     "Losses",
+    "Projections of unlabelled examples",
     "Pseudo labels",
     "Mask rate: share of examples that count",
     "Gradient norms",
@@ -101,6 +102,38 @@ COMMON = (
         "unlabeled",
         7,
         must_move=True,
+    ),
+    Metric(
+        "contrast_loss",
+        "cross-entropy of telling an example's other view from other examples, without labels",
+        "loss",
+        "network",
+        LOSSES,
+        "contrast",
+        "contrast",
+        1,
+        must_move=True,
+    ),
+    Metric(
+        "contrast_accuracy",
+        "share of unlabelled examples whose other view is nearer than all other examples",
+        "share",
+        "network",
+        CONTRAST,
+        "other view is the nearest",
+        "nearest",
+        10,
+    ),
+    Metric(
+        "spread",
+        "standard deviation of the projections, which have length 1, times the root of their width: near 1 if they go "
+        "in all directions, 0 if they have collapsed to one",
+        "share",
+        "network",
+        CONTRAST,
+        "spread",
+        "spread",
+        11,
     ),
     Metric(
         "pseudo_label_accuracy",
@@ -207,7 +240,7 @@ def by_network(names: Collection[str]) -> dict[str, list[str]]:
 
 def learns_unlabeled(names: Collection[str]) -> bool:
     """Return whether these numbers come from a method that learns from unlabelled examples."""
-    return any(name in (HISTOGRAM, "student_agreement") for name in names)
+    return any(name in (HISTOGRAM, "student_agreement", *must_move()) for name in names)
 
 
 def table() -> str:

@@ -169,17 +169,26 @@ class Apply(Protocol):
         """In training mode, `key` draws the dropout masks and the statistics move."""
 
 
+def no_features(
+    params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
+) -> tuple[Array, PyTree]:
+    """Say that a network has none: T' of Reduced MPL and the networks of some tests."""
+    raise TypeError("this network does not say what its features are")
+
+
 class Network(NamedTuple):
     """A model as two pure functions.
 
     `with_dropout(rate)` returns the same network, for the same weights, with another dropout rate: the paper's teacher
     and student differ in nothing else (Table 8). A model without dropout raises a ConfigError.
+    `features` is `apply` without the classifier: it returns what the last dense layer is given, and the statistics.
     """
 
     init: Callable[[Array, Array], Weights]  # (key, inputs) -> weights
     apply: Apply
     with_dropout: Callable[[float], "Network"]
     loops: bool = True  # are its steps as fast in a loop on the device as one by one? (See ModelConfig.)
+    features: Apply = no_features
 
 
 class Labeler(NamedTuple):
@@ -226,6 +235,7 @@ class MethodConfig:
     # What the method needs; the loop and the loaders give nothing else, so a method pays only for what it declares.
     needs_start: ClassVar[bool] = False  # weights that the stage before has trained
     uses_unlabeled: ClassVar[bool] = True  # unlabelled examples; if not, none are read from files
+    uses_labels: ClassVar[bool] = True  # labels; if not, a later stage has to train the classifier
     uses_stored_predictions: ClassVar[bool] = False  # of the stage before's network: see StoredPredictionsConfig
     needs_indices: ClassVar[bool] = False  # `Views.indices`, for memory of single examples
     weak_views: ClassVar[int] = 1  # of each unlabelled example, each drawn by itself: `Views.all_weak`
@@ -238,6 +248,9 @@ class MethodConfig:
     def selection(self) -> "Keep":
         """Return which unlabelled examples are learnt from: all of them, unless the settings say otherwise."""
         return Keep()
+
+    def check_batches(self, labeled: int, unlabeled: int) -> None:
+        """Raise ValueError if the method cannot learn from batches of these sizes."""
 
 
 @dataclass(frozen=True)

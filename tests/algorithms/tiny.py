@@ -8,9 +8,12 @@ from metapl.types import Array, Network, PyTree, Views, Weights
 CLASSES = 3
 
 
+def hidden_layer(params: PyTree, inputs: Array) -> Array:
+    return jnp.tanh(inputs @ params["hidden"]["kernel"] + params["hidden"]["bias"])
+
+
 def forward(params: PyTree, inputs: Array) -> Array:
-    hidden = jnp.tanh(inputs @ params["hidden"]["kernel"] + params["hidden"]["bias"])
-    return hidden @ params["out"]["kernel"] + params["out"]["bias"]
+    return hidden_layer(params, inputs) @ params["out"]["kernel"] + params["out"]["bias"]
 
 
 def draw(key: Array) -> PyTree:
@@ -30,7 +33,11 @@ def tiny_network() -> Network:
         del train, key
         return forward(params, inputs), stats
 
-    return Network(init, apply, with_dropout=lambda rate: tiny_network())
+    def features(params, stats, inputs, *, train, key=None):
+        del train, key
+        return hidden_layer(params, inputs), stats
+
+    return Network(init, apply, with_dropout=lambda rate: tiny_network(), features=features)
 
 
 def tiny_views(seed: int = 3) -> Views:

@@ -1,4 +1,6 @@
-"""Add to views what a method declares beyond the usual: further views, and indices."""
+"""What tests need to run any method: views with all that it declares, and settings that are small enough."""
+
+import dataclasses
 
 import jax
 import jax.numpy as jnp
@@ -17,3 +19,12 @@ def with_declared(views: Views, kind: type[MethodConfig]) -> Views:
         return views
     sizes = len(views.labeled), len(views.weak)
     return views._replace(indices=Indices(*(jnp.arange(size) for size in sizes), Totals(*sizes)))
+
+
+SIZES = {"queue": 64, "hidden": 16, "width": 8}  # of methods whose own are those of large networks
+
+
+def small(kind: type[MethodConfig], **settings: object) -> MethodConfig:
+    """A method with its defaults, but for sizes."""
+    fields = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: size for name, size in SIZES.items() if name in fields} | settings)

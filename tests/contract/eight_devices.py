@@ -17,10 +17,10 @@ from metapl.algorithms.mpl import MPL
 from metapl.algorithms.uda import Consistency
 from metapl.models.wide_resnet import WideResNet
 from metapl.types import Views
-from tests.contract.declared import with_declared
+from tests.contract.declared import small, with_declared
 
 SMALL = WideResNet(depth=10, width=1, dropout=0.3)  # batch statistics and dropout: what devices could get wrong
-METHODS = {kind.name: kind() for kind in algorithms.METHODS} | {
+METHODS = {kind.name: small(kind) for kind in algorithms.METHODS} | {
     "mpl, uda teacher": MPL(consistency=Consistency(2.5, 0.7), student_view="strong"),
     "mpl, mixup teacher": MPL(mixup=0.5, labeled_view="strong"),
 }

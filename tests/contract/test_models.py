@@ -130,6 +130,23 @@ def test_both_modes_answer_and_only_training_moves_the_statistics(kind):
     assert all_leaves(lambda old, new: np.isfinite(new).all() and np.any(old != new), stats, trained.stats)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in models.MODELS if kind is not Heads], ids=lambda kind: kind.name)
+def test_the_classifier_turns_features_into_logits(kind):
+    """Heads have several classifiers, and average what these predict."""
+    network, (params, stats) = models.build(settings(kind), CLASSES), start(kind)
+
+    @functools.partial(quick_jit, static_argnums=0)
+    def run(train):
+        functions, key = (network.features, network.apply), jax.random.key(2)
+        return [function(params, stats, inputs(kind), train=train, key=key) for function in functions]
+
+    *_, classifier = (params[name] for name in sorted(params) if name == "head" or name.startswith("Dense_"))
+    for train in (False, True):
+        (features, feature_stats), (logits, logit_stats) = run(train)
+        np.testing.assert_allclose(features @ classifier["kernel"] + classifier["bias"], logits, rtol=1e-4, atol=1e-5)
+        assert all_leaves(np.array_equal, feature_stats, logit_stats)
+
+
 @every_model
 def test_all_that_is_kept_is_float32(kind):
     answer, _ = evaluator(settings(kind))(*start(kind), inputs(kind))

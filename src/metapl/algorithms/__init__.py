@@ -4,7 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 from metapl import metrics
-from metapl.algorithms import fixmatch, mean_teacher, mpl, noisy_student, pseudo_labels, reduced_mpl, supervised, uda
+from metapl.algorithms import (
+    byol,
+    fixmatch,
+    mean_teacher,
+    moco,
+    mpl,
+    noisy_student,
+    pseudo_labels,
+    reduced_mpl,
+    simclr,
+    supervised,
+    uda,
+)
 from metapl.types import Algorithm, MethodConfig, Network
 
 # settings -> build(settings, network, steps)
@@ -17,6 +29,9 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     mpl.MPL: mpl.build,
     noisy_student.NoisyStudent: noisy_student.build,
     reduced_mpl.ReducedMPL: reduced_mpl.build,
+    simclr.SimCLR: simclr.build,
+    byol.BYOL: byol.build,
+    moco.MoCo: moco.build,
 }
 metrics.declare(metric for method in METHODS for metric in method.metrics)
 

@@ -4,7 +4,7 @@
 each `Forward` and size of batch, and go through any number of examples in batches (`batches.py`).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -12,7 +12,6 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 from numpy.typing import NDArray
 
 from metapl.augment.views import Augmentation, eval_view
@@ -41,11 +40,8 @@ class Forward:
     def __call__(self, weights: Weights, examples: Array) -> Array:
         """Compute the output; pure."""
         seen = as_networks_see(eval_view(self.augmentation)(by_examples(examples)))
-
-        def apply() -> Array:
-            return self.network.apply(weights.params, weights.stats, seen, train=False)[0]
-
-        output = _given_to_the_last_dense_layer(apply) if self.output == "features" else apply()
+        apply = self.network.features if self.output == "features" else self.network.apply
+        output, _ = apply(weights.params, weights.stats, seen, train=False)
         if self.output == "probabilities":
             output = jax.nn.softmax(output.astype(jnp.float32) / self.temperature)
         return self.layout.replicate(output)
@@ -115,16 +111,3 @@ def _seed(forward: Forward, weights: Weights, seed: Array, examples: Array) -> A
 @partial(jax.jit, static_argnums=(0, 1))
 def _seeds(forward: Forward, shared: bool, weights: Weights, examples: Array) -> Array:
     return forward.layout(over_seeds(forward.__call__, shared=1 if shared else 0))(weights, examples)
-
-
-def _given_to_the_last_dense_layer(apply: Callable[[], Array]) -> Array:
-    inputs: list[Array] = []
-
-    def note(call: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
-        if isinstance(context.module, nn.Dense):
-            inputs.append(args[0])
-        return call(*args, **kwargs)
-
-    with nn.intercept_methods(note):
-        apply()
-    return inputs[-1]

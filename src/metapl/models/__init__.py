@@ -43,6 +43,11 @@ def build(config: ModelConfig, classes: int) -> Network:
         )
         return logits, changed.get("batch_stats", stats)
 
+    def features(
+        params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
+    ) -> tuple[Array, PyTree]:
+        return given_to_the_last_dense_layer(lambda: apply(params, stats, inputs, train=train, key=key))
+
     def with_dropout(rate: float) -> Network:
         if "dropout" not in {field.name for field in dataclasses.fields(config)}:
             raise ConfigError(f"the model {config.name} has no dropout, so its rate cannot be set to {rate}")
@@ -50,4 +55,22 @@ def build(config: ModelConfig, classes: int) -> Network:
         validate(changed)
         return build(changed, classes)
 
-    return Network(init, jax.named_call(apply, name=config.name), with_dropout, loops=not config.convolutions)
+    named, named_features = (jax.named_call(function, name=config.name) for function in (apply, features))
+    return Network(init, named, with_dropout, loops=not config.convolutions, features=named_features)
+
+
+def given_to_the_last_dense_layer(apply: Callable[[], tuple[Array, PyTree]]) -> tuple[Array, PyTree]:
+    """Return what the classifier of a forward pass is given, and the pass's statistics; its logits are not used.
+
+    Every network ends with a dense layer, whatever its name is, so no model needs a second forward function.
+    """
+    inputs: list[Array] = []
+
+    def note(call: Callable[..., Any], args: Any, kwargs: Any, context: nn.module.InterceptorContext) -> Any:
+        if isinstance(context.module, nn.Dense):
+            inputs.append(args[0])
+        return call(*args, **kwargs)
+
+    with nn.intercept_methods(note):
+        _, stats = apply()
+    return inputs[-1], stats

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from metapl.schema import ConfigError
 from metapl.system.microbatches import join, split
-from metapl.types import Array, Network, PyTree
+from metapl.types import Apply, Array, Network, PyTree
 
 
 def in_microbatches(network: Network, count: int) -> Network:
@@ -26,29 +26,34 @@ def in_microbatches(network: Network, count: int) -> Network:
     if count == 1:
         return network
 
+    def with_dropout(rate: float) -> Network:
+        return in_microbatches(network.with_dropout(rate), count)
+
+    apply, features = (_cut(function, count) for function in (network.apply, network.features))
+    return network._replace(apply=apply, features=features, with_dropout=with_dropout)
+
+
+def _cut(whole: Apply, count: int) -> Apply:
     def apply(
         params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
     ) -> tuple[Array, PyTree]:
         if not train:
-            return network.apply(params, stats, inputs, train=False, key=key)
+            return whole(params, stats, inputs, train=False, key=key)
 
         @functools.partial(jax.checkpoint, prevent_cse=False)  # a loop keeps the two computations apart by itself
         def forward(params: PyTree, microbatch: Array, number: Array) -> tuple[Array, PyTree]:
             own_key = None if key is None else jax.random.fold_in(key, number)
-            return network.apply(params, stats, microbatch, train=True, key=own_key)
+            return whole(params, stats, microbatch, train=True, key=own_key)
 
         def next_microbatch(total: PyTree, numbered: tuple[Array, Array]) -> tuple[PyTree, Array]:
-            logits, new_stats = forward(params, *numbered)
-            return jax.tree.map(jnp.add, total, new_stats), logits
+            outputs, new_stats = forward(params, *numbered)
+            return jax.tree.map(jnp.add, total, new_stats), outputs
 
         if len(inputs) % count:
             raise ConfigError(f"microbatches = {count} does not divide a pass of {len(inputs)} examples")
         zeros = jax.tree.map(jnp.zeros_like, stats)
         names = ("batch", None, "width", None) if inputs.ndim == 4 else ("batch", *(None,) * (inputs.ndim - 1))
-        total, logits = jax.lax.scan(next_microbatch, zeros, (split(inputs, count, names), jnp.arange(count)))
-        return join(logits), jax.tree.map(lambda leaf: leaf / count, total)
+        total, outputs = jax.lax.scan(next_microbatch, zeros, (split(inputs, count, names), jnp.arange(count)))
+        return join(outputs), jax.tree.map(lambda leaf: leaf / count, total)
 
-    def with_dropout(rate: float) -> Network:
-        return in_microbatches(network.with_dropout(rate), count)
-
-    return network._replace(apply=apply, with_dropout=with_dropout)
+    return apply
