@@ -26,7 +26,7 @@ def test_names_splits_and_paths(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["digitz", "digits@", "two_moons", "nowhere/at/all", "cifar10-5k"])
 def test_what_is_none_of_them_is_told_what_there_is(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not a source \(digits, cifar10, .*a folder, a .csv or an .npz"):
+    with pytest.raises(ConfigError, match=r"is not a source \(digits, cifar10, .*a folder, or a file \(.csv, .npz"):
         settings_of(text)
 
 

@@ -30,6 +30,7 @@ def test_names_are_unique() -> None:
     names = [kind.name for kind in pictures.READERS]
     assert sorted(names) == sorted(set(names))
     expected = {"digits", "cifar10", "cifar100", "svhn", "mnist", "fashion_mnist", "folder", "csv", "npz", "tfrecord"}
+    expected |= {"webdataset", "parquet"}
     assert set(names) == expected
 
 

@@ -17,7 +17,7 @@ def data(args: Sequence[str]) -> None:
     """Check data for leaks, show views, select extra pictures.
 
     The sources are digits, cifar10, cifar100, svhn, mnist, fashion_mnist, tfrecord (ImageNet), and your own pictures
-    as a folder, a .csv or an .npz.
+    as a folder, a .csv, an .npz, tar shards (webdataset) or Parquet files.
 
     Examples:
       metapl data check digits

@@ -24,7 +24,7 @@ class DataCheckFlags:
     """Which source to check, how, and where the results go."""
 
     source: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="SOURCE")]
-    """A source's name, a split (cifar10-4k), or a folder, .csv or .npz of pictures."""
+    """A source's name, a split (cifar10-4k), or a folder, .csv, .npz, .tar or .parquet."""
     rules: Annotated[audit.Check, tyro.conf.arg(name="")] = audit.DEFAULT
     data_dir: Path | None = None
     """Where the source's files are. Default: the per-user cache."""
@@ -46,6 +46,7 @@ def check(args: Sequence[str]) -> None:
       metapl data check digits
       metapl data check ./my_pictures --out audits/mine
       metapl data check cifar10 --data-dir ~/data --near 6 --strict
+      metapl data check ./shards --data.label json.kind
       metapl data check svhn --data.no-extra
     """
     settings = named_source(DataCheckFlags, "metapl data check", check, args)

@@ -46,7 +46,7 @@ class DataShowFlags:
 def show(args: Sequence[str]) -> None:
     """Draw pictures beside their weak and strong views.
 
-    SOURCE is a source's name, a split (cifar10-4k, cifar10@4000#1), or a folder, .csv or .npz of pictures. Writes
+    SOURCE is a source's name, a split (cifar10-4k, cifar10@4000#1), or a folder, .csv, .npz, .tar or .parquet. Writes
     contact_sheet.png. Pictures of digits are not mirrored unless you ask for it. If SOURCE is the first word, the
     source's settings are flags, too: metapl data show SOURCE --help lists them.
 

@@ -18,7 +18,7 @@ class FitFlags:
     """Which pictures, what to do with them, and where the results go."""
 
     data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
-    """A folder, a .csv or an .npz."""
+    """A folder, or a file: .csv, .npz, .tar or .parquet."""
     request: Annotated[Request, tyro.conf.arg(name="")] = Request()
     out: Path | None = None
     """Folder for the results: new, empty, or of a fit to continue. Default: runs/fit, or the next free name."""
@@ -27,11 +27,12 @@ class FitFlags:
 def fit(args: Sequence[str]) -> None:
     """Train on your own pictures: a folder in, a model out.
 
-    DATA is a folder (labeled/CLASS/…, unlabeled/…, and optionally val/CLASS/…, test/CLASS/…), a .csv or an .npz
-    (docs/data.md). Looks for bad files and copies, holds pictures out if there is no test part, chooses a network and a
-    number of steps for the time, trains a supervised baseline and Meta Pseudo Labels, calibrates, and writes a verdict:
-    how good both are, whether the unlabelled pictures helped or hurt, and what to label next. If a fit was stopped or
-    killed, the same command continues it. docs/own_pictures.md explains more.
+    DATA is a folder (labeled/CLASS/…, unlabeled/…, and optionally val/CLASS/…, test/CLASS/…), a .csv or an .npz, or a
+    folder of tar shards or Parquet files (docs/data.md). Looks for bad files and copies, holds pictures out if there is
+    no test part, chooses a network and a number of steps for the time, trains a supervised baseline and Meta Pseudo
+    Labels, calibrates, and writes a verdict: how good both are, whether the unlabelled pictures helped or hurt, and
+    what to label next. If a fit was stopped or killed, the same command continues it. docs/own_pictures.md explains
+    more.
 
     Examples:
       metapl fit ./my_pictures --out runs/mine

@@ -1,14 +1,23 @@
 """Open a source by its name, by a split's name, or by a path."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from metapl.data import pictures
 from metapl.data.reading.files import Folders
-from metapl.data.sources import csv_list, folder, npz
+from metapl.data.sources import csv_list, folder, npz, parquet, webdataset
+from metapl.data.sources.shards import ShardConfig, below
 from metapl.data.sources.source import PictureConfig, Source
 from metapl.data.sources.spec import PAPER, parse_spec
 from metapl.schema import ConfigError
 
+_SHARDS: tuple[type[ShardConfig], ...] = (webdataset.WebDataset, parquet.Parquet)
+_BY_SUFFIX: dict[str, Callable[[str], PictureConfig]] = {
+    ".csv": lambda file: csv_list.CsvList(file=file),
+    ".npz": lambda file: npz.Npz(file=file),
+    ".tar": lambda file: webdataset.WebDataset(path=file),
+    ".parquet": lambda file: parquet.Parquet(path=file),
+}
 READERS = {kind.name: kind for kind in pictures.READERS}
 
 
@@ -23,14 +32,26 @@ def settings_of(text: str) -> PictureConfig:
     if path.is_dir():
         # Many picture sets are published as train/<class> and val/<class>.
         only_train = (path / "train").is_dir() and not (path / "labeled").is_dir()
+        if kind := _kind_of_shards(path):
+            return kind(path=str(path.resolve()))
         return folder.Folder(path=str(path.resolve()), labeled="train" if only_train else "labeled")
-    if path.suffix in (".csv", ".npz"):
-        file = str(path.resolve())
-        return csv_list.CsvList(file=file) if path.suffix == ".csv" else npz.Npz(file=file)
+    if make := _BY_SUFFIX.get(path.suffix):
+        return make(str(path.resolve()))
     raise ConfigError(
         f"{text!r} is not a source ({', '.join(READERS)}), a split ({', '.join(PAPER)}, cifar10@4000#1), "
-        "a folder, a .csv or an .npz"
+        "a folder, or a file (.csv, .npz, .tar, .parquet)"
     )
+
+
+def _kind_of_shards(folder: Path) -> type[ShardConfig] | None:
+    """The source whose shards are in the folder, at any depth; None if it holds class folders or no shards."""
+    if any((folder / name).is_dir() and not _has_shards(folder / name) for name in ("labeled", "train")):
+        return None
+    return next((kind for kind in _SHARDS if below(folder, kind.suffix)), None)
+
+
+def _has_shards(folder: Path) -> bool:
+    return any(below(folder, kind.suffix) for kind in _SHARDS)
 
 
 def _by_name(text: str) -> PictureConfig | None:

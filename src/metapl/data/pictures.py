@@ -8,7 +8,19 @@ from numpy.typing import NDArray
 
 from metapl.data.reading.files import Folders
 from metapl.data.reading.records import Records
-from metapl.data.sources import cifar, csv_list, digits, folder, idx, imagenet_real, npz, svhn, tfrecord
+from metapl.data.sources import (
+    cifar,
+    csv_list,
+    digits,
+    folder,
+    idx,
+    imagenet_real,
+    npz,
+    parquet,
+    svhn,
+    tfrecord,
+    webdataset,
+)
 from metapl.data.sources.source import Files, Images, PictureConfig, Source
 from metapl.data.sources.spec import parse_for
 from metapl.data.splits.assemble import SplitSource, assemble
@@ -26,6 +38,8 @@ READERS: dict[type[PictureConfig], Callable[[Any, Folders], Source]] = {
     csv_list.CsvList: csv_list.read,
     npz.Npz: npz.read,
     tfrecord.TFRecord: tfrecord.read,
+    webdataset.WebDataset: webdataset.read,
+    parquet.Parquet: parquet.read,
 }
 
 

@@ -11,7 +11,7 @@ from metapl.data.audit import audit
 from metapl.data.audit import table as audit_table
 from metapl.data.audit.audit import Audit
 from metapl.data.reading.files import Folders
-from metapl.data.sources import csv_list, npz
+from metapl.data.sources import csv_list, npz, parquet, webdataset
 from metapl.data.sources.folder import Folder
 from metapl.data.sources.source import Part, Source
 from metapl.data.sources.spec import parse_for
@@ -19,12 +19,14 @@ from metapl.data.splits.select import select_roles
 from metapl.data.splits.split import PartRows, make_split
 from metapl.schema import ConfigError
 
+OWN_PICTURES = (Folder, csv_list.CsvList, npz.Npz, webdataset.WebDataset, parquet.Parquet)
+
 
 def read_roles(data: str, folders: Folders) -> Source:
-    """Read a folder, a .csv or an .npz; the parts of the result are the roles labeled, unlabeled, val, test."""
+    """Read the user's pictures; the parts of the result are the roles labeled, unlabeled, val, test."""
     config = open_source.settings_of(data)
-    if not isinstance(config, (Folder, csv_list.CsvList, npz.Npz)):
-        path = f"./{data}" if Path(data).exists() else "a folder of pictures, a .csv or an .npz"
+    if not isinstance(config, OWN_PICTURES):
+        path = f"./{data}" if Path(data).exists() else "a folder of pictures, a .csv, .npz, .tar or .parquet"
         raise ConfigError(f"fit takes your own pictures, but {data!r} is the name of a source; give {path}")
     source = pictures.read(config, folders)
     split = make_split(parse_for(config.split, config.name), source)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from metapl.data.audit.audit import Audit
 from metapl.data.audit.wording import counted
+from metapl.data.reading.packed import Packed
 from metapl.data.sources import csv_list, npz
 from metapl.data.sources.dataset import Role
 from metapl.data.sources.source import Files, Images, InMemory, Part, PictureConfig
@@ -160,7 +161,7 @@ def _joined(first: Part, second: Part) -> Part:
 def write(listing: Listing, out: Path) -> None:
     """Write the list or the arrays, completely or not at all."""
     with explaining_disk_errors(out, GOES_ON):
-        if isinstance(listing.roles["labeled"].images, Files):
+        if isinstance(listing.roles["labeled"].images, Files | Packed):
             write_atomically(out / LIST, _csv(listing).encode())
         else:
             write_atomically(out / ARRAYS, _npz(listing))
@@ -180,10 +181,9 @@ def _csv(listing: Listing) -> str:
     writer = csv.writer(text)
     writer.writerow(["path", "label", "split"])
     for role, part in listing.roles.items():
-        images = part.images
-        assert isinstance(images, Files)
-        for path, label in zip(images.paths, part.labels.tolist(), strict=True):
-            writer.writerow([path.absolute(), listing.class_names[label] if label >= 0 else "", role])
+        for i, label in enumerate(part.labels.tolist()):
+            path = Path(part.images.name(i)).absolute()
+            writer.writerow([path, listing.class_names[label] if label >= 0 else "", role])
     return text.getvalue()
 
 

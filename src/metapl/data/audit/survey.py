@@ -1,5 +1,6 @@
 """Read every picture of a part once: can it be read, how large is it, what are its fingerprints."""
 
+import io
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from PIL import Image
 
 from metapl.data.audit import hashing
 from metapl.data.audit.hashing import Hashes
+from metapl.data.reading.packed import Packed
 from metapl.data.reading.read_ahead import in_order
 from metapl.data.sources.source import BadImage, Files, Images
 
@@ -87,5 +89,8 @@ def _mode(images: Images, index: int, picture: NDArray[np.uint8]) -> str:
     """How the picture is stored: the mode in a file's header; for an array, its channels."""
     if isinstance(images, Files):
         with Image.open(images.paths[index]) as image:
+            return image.mode
+    if isinstance(images, Packed):
+        with Image.open(io.BytesIO(images.encoded(index))) as image:
             return image.mode
     return {1: "L", 3: "RGB"}.get(picture.shape[-1], f"{picture.shape[-1]} channels")

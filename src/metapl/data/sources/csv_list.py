@@ -1,4 +1,7 @@
-"""A CSV file that lists pictures: columns `path`, `label` (empty: unlabelled) and, optionally, `split`."""
+"""A CSV file that lists pictures: columns `path`, `label` (empty: unlabelled) and, optionally, `split`.
+
+A path may lead into a shard: shard.tar/picture.jpg, or train.parquet/17 for row 17. Then all paths must.
+"""
 
 import csv
 import os
@@ -13,7 +16,8 @@ from metapl.data.reading import files
 from metapl.data.reading.decode import DataError
 from metapl.data.reading.files import Folders
 from metapl.data.sources.dataset import ROLES
-from metapl.data.sources.source import Files, Part, PictureConfig, Source
+from metapl.data.sources.shard_members import pictures_at, shard_of
+from metapl.data.sources.source import Files, Images, Part, PictureConfig, Source
 
 _PARTS = ("train", "val", "test", "unlabeled")
 
@@ -32,6 +36,7 @@ class CsvList(PictureConfig):
 
 class _Row(NamedTuple):
     path: Path
+    shard: Path | None  # the file that the path leads into
     label: str
     part: str
 
@@ -51,8 +56,22 @@ def read(config: CsvList, folders: Folders) -> Source:
         chosen = [row for row in rows if row.part == part]
         if chosen:
             labels = np.array([numbers[row.label] if part != "unlabeled" else -1 for row in chosen], np.int32)
-            parts[part] = Part(Files(tuple(row.path for row in chosen), file.parent), labels)
+            parts[part] = Part(_images(file, chosen), labels)
+    if len({type(part.images) for part in parts.values()}) > 1:
+        raise DataError(f"{file} lists both picture files and pictures inside shards; list only one kind")
     return Source(parts, class_names)
+
+
+def _images(file: Path, rows: list[_Row]) -> Images:
+    paths, shards = tuple(row.path for row in rows), [row.shard for row in rows if row.shard]
+    if not shards:
+        return Files(paths, file.parent)
+    if len(shards) < len(rows):
+        raise DataError(f"{file} lists both picture files and pictures inside shards; list only one kind")
+    try:
+        return pictures_at(paths, shards)
+    except DataError as error:
+        raise DataError(f"{file}: {error}") from None
 
 
 def _rows(file: Path, outside: bool) -> Iterator[_Row]:
@@ -64,7 +83,8 @@ def _rows(file: Path, outside: bool) -> Iterator[_Row]:
                 raise DataError(f"{file} must start with a header line that has path and label")
             for entry in reader:
                 where = f"{file}, line {reader.line_num}"
-                yield _Row(_path(entry["path"], file.parent, folder, outside, where), *_label(entry, where))
+                path = _path(entry["path"], file.parent, folder, outside, where)
+                yield _Row(path, _shard(path, where), *_label(entry, where))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as a CSV file: {error}") from None
 
@@ -89,6 +109,12 @@ def _path(text: str | None, parent: Path, folder: Path, outside: bool, where: st
     leaves = os.path.isabs(text) or ".." in Path(text).parts or not path.resolve().is_relative_to(folder)
     if leaves and not outside:
         raise DataError(f"{where}: {text} leaves the folder of the CSV file; set outside = true to allow that")
-    if not path.is_file():
-        raise DataError(f"{where}: there is no file {text}")
     return path
+
+
+def _shard(path: Path, where: str) -> Path | None:
+    """The shard that the path leads into; None if it is a file itself."""
+    shard = None if path.is_file() else shard_of(path)
+    if shard is None and not path.is_file():
+        raise DataError(f"{where}: there is no file {path.name}")
+    return shard

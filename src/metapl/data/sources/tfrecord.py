@@ -1,6 +1,5 @@
 """Pictures in TFRecord files; the defaults are ImageNet in the 1,024 shards of Inception's script (Appendix C.1)."""
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -11,10 +10,10 @@ from metapl.data.reading import files
 from metapl.data.reading.decode import DataError
 from metapl.data.reading.files import Folders
 from metapl.data.reading.records import Records, Value, scan
+from metapl.data.sources.shards import check_complete
 from metapl.data.sources.source import Part, PictureConfig, Source
 
 _ORIGIN = "the Inception scripts of TensorFlow's models repository, run on the ILSVRC-2012 files"
-_NUMBERED = re.compile(r".*-(\d+)-of-(\d+)")
 
 
 @dataclass(frozen=True)
@@ -69,13 +68,7 @@ def _shards(config: TFRecord, pattern: str, folders: Folders) -> tuple[Path, ...
             break
     else:
         raise files.missing(config.name, [pattern], _ORIGIN, folders)
-    numbers = [match for path in shards if (match := _NUMBERED.fullmatch(path.stem))]
-    if len(numbers) == len(shards):
-        total = int(numbers[0][2])
-        if lacking := sorted(set(range(total)) - {int(match[1]) for match in numbers}):
-            raise DataError(
-                f"{folder} lacks {len(lacking)} of {total} files {pattern} (the first: number {lacking[0]})"
-            )
+    check_complete(shards)
     return tuple(shards)
 
 

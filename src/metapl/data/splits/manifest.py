@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from metapl.data.reading.decode import DataError, open_without_waiting
+from metapl.data.reading.packed import Packed
 from metapl.data.reading.records import Records
 from metapl.data.sources.dataset import ROLES, Role
 from metapl.data.sources.source import Files, Images, InMemory, Source
@@ -115,6 +116,12 @@ def bytes_of_images(images: Images) -> Iterable[bytes | memoryview]:
                 yield f"{path.name}\0{_size(path)}\0".encode("utf-8", "surrogateescape")
             yield images.shard.astype("<i4").tobytes()
             yield images.offset.astype("<i8").tobytes()
+        case Packed():
+            for path in images.shards:
+                yield f"{path.name}\0{_size(path)}\0".encode("utf-8", "surrogateescape")
+            yield images.shard.astype("<i4").tobytes()
+            yield b"\0".join(images.members.tolist())
+            yield images.size.astype("<i8").tobytes()
         case _:
             raise TypeError(f"pictures of type {type(images).__name__} have no checksum")
 
@@ -146,7 +153,7 @@ def _paths(images: Images) -> tuple[Path, ...]:
     match images:
         case Files(paths=paths):
             return paths
-        case Records():
+        case Records() | Packed():
             return images.shards
     return ()
 

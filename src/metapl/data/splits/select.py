@@ -3,7 +3,9 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl.data.reading import packed
 from metapl.data.reading.decode import DataError
+from metapl.data.reading.packed import Packed
 from metapl.data.reading.records import Records
 from metapl.data.sources.dataset import ROLES, Role
 from metapl.data.sources.source import Files, Images, InMemory, Part, Source, unlabeled_labels
@@ -42,6 +44,8 @@ def take(images: Images, indices: NDArray[np.int64]) -> Images:
             return Files(tuple(paths[i] for i in indices), root)
         case Records():
             return Records(images.shards, images.shard[indices], images.offset[indices], images.image_field)
+        case Packed():
+            return images.take(indices)
     raise TypeError(f"cannot select from pictures of type {type(images).__name__}")
 
 
@@ -58,6 +62,8 @@ def join(chosen: list[Images]) -> Images:
             return Files(tuple(path for images in chosen if isinstance(images, Files) for path in images.paths), root)
         case Records():
             return _join_records([images for images in chosen if isinstance(images, Records)])
+        case Packed():
+            return packed.join([images for images in chosen if isinstance(images, Packed)])
     raise TypeError(f"cannot join pictures of type {type(chosen[0]).__name__}")
 
 
