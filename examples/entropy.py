@@ -12,28 +12,25 @@ The term makes the network sure about unlabelled examples, of whatever class. No
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
-import optax
 from annotated_types import Ge
 
 from metapl import optim
-from metapl.algorithms import learner as learners
 from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best
 from metapl.types import (
     PSEUDO_LABELS,
-    Algorithm,
     Array,
     Learner,
+    LossTerms,
     MethodConfig,
     Metric,
-    Metrics,
     Network,
+    Objective,
     PyTree,
     Views,
-    Weights,
 )
 
 
@@ -50,32 +47,24 @@ class Entropy(MethodConfig):
     optimizer: optim.Optimizer = optim.Optimizer()
 
 
-def build(config: Entropy, network: Network, steps: int) -> Algorithm:
-    """Make the method from its settings."""
-    optimizer = optim.build(config.optimizer, steps)
+def objective(config: Entropy, network: Network, steps: int) -> Objective:
+    """CE(y_l, f(x_l; θ)) + λ H(f(x_u; θ))."""
+    del steps  # a method with a schedule would need them
 
-    def init(key: Array, views: Views, start: Weights | None) -> Learner:
-        return learners.create(network, optimizer, key, views.labeled, start)
+    def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
+        inputs = jnp.concatenate([views.labeled, views.weak])
+        logits, stats = network.apply(params, learner.stats, inputs, train=True, key=key)
+        labeled, unlabeled = jnp.split(logits, [len(views.labeled)])
+        supervised, unsure = cross_entropy(views.labels, labeled), entropy(unlabeled)
+        metrics = {
+            "loss": supervised,
+            "entropy": unsure,
+            "labeled_accuracy": accuracy(views.labels, labeled),
+            PSEUDO_LABELS: one_hot_best(unlabeled),
+        }
+        return LossTerms(supervised, stats, metrics, config.weight * unsure, weak_logits=unlabeled)
 
-    def step(learner: Learner, views: Views, key: Array) -> tuple[Learner, Metrics]:
-        def loss_fn(params: PyTree) -> tuple[Array, Any]:
-            inputs = jnp.concatenate([views.labeled, views.weak])
-            logits, stats = network.apply(params, learner.stats, inputs, train=True, key=key)
-            labeled, unlabeled = jnp.split(logits, [len(views.labeled)])
-            supervised, unsure = cross_entropy(views.labels, labeled), entropy(unlabeled)
-            metrics = {
-                "loss": supervised,
-                "entropy": unsure,
-                "labeled_accuracy": accuracy(views.labels, labeled),
-                PSEUDO_LABELS: one_hot_best(unlabeled),
-            }
-            return supervised + config.weight * unsure, (metrics, stats)
-
-        gradient, (metrics, stats) = jax.grad(loss_fn, has_aux=True)(learner.params)
-        metrics["gradient_norm"] = optax.tree.norm(gradient)
-        return learners.update(learner, optimizer, gradient, stats), metrics
-
-    return Algorithm(init, step, lambda learner: learner.weights)
+    return Objective(terms)
 
 
 def entropy(logits: Array) -> Array:

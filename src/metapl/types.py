@@ -127,6 +127,7 @@ class Learner(NamedTuple):
     opt_state: PyTree
     average: Weights | None = None  # over the updates; None if none is kept: it is as large as the network
     updates: Array | int = 0  # so far
+    memory: PyTree = ()  # what its method remembers from step to step (see `Objective`); empty if nothing
 
     @property
     def current(self) -> Weights:
@@ -148,6 +149,7 @@ class LossTerms(NamedTuple):
     unlabeled: Array | float = 0.0  # the terms on unlabelled examples, with their factors
     weak_logits: Array | None = None  # [U, C] of the weak view; None if the method does not look at it
     strong_logits: Array | None = None  # [U, C] of the strong view, likewise
+    memory: PyTree = ()  # `learner.memory` after this batch; no gradient flows through it
 
     def logits_of(self, view: Literal["weak", "strong"]) -> Array | None:
         """Return the logits of the weak or the strong view of the unlabelled examples."""
@@ -155,8 +157,7 @@ class LossTerms(NamedTuple):
 
 
 # (parameters, learner, views, key) -> terms, for gradients with respect to the parameters. The learner holds what else
-# the loss depends on: statistics and the number of updates so far. A method whose loss has this form can be minimised
-# alone (`learner.minimize`), or be the own method of MPL's teacher.
+# the loss depends on: statistics, the number of updates so far, and what the method remembers.
 MethodLoss = Callable[[PyTree, Learner, Views, Array], LossTerms]
 
 
@@ -198,6 +199,21 @@ class Labeler(NamedTuple):
     teaches: bool = False  # does another network learn from it? Else it labels for itself
     # The network that the weights belong to, if it is not the method's: its inputs are stored predictions, not examples
     corrector: Network | None = None
+
+
+class Objective(NamedTuple):
+    """What a method with one network minimises, and what it remembers from step to step.
+
+    It can be minimised alone (`learner.alone`), or be the own method of MPL's teacher. `start(learner, views)` makes
+    the first memory. `loss` reads `learner.memory` and returns the next one. `follow(memory, learner)` is called after
+    the update, for a memory that depends on the new weights, as their moving average does.
+    """
+
+    loss: MethodLoss
+    start: Callable[[Learner, Views], PyTree] = lambda learner, views: ()
+    follow: Callable[[PyTree, Learner], PyTree] = lambda memory, learner: memory
+    predictor: Callable[[Learner], Weights] = lambda learner: learner.weights  # the weights to evaluate
+    labeler: Labeler | None = Labeler(lambda learner: learner.current)
 
 
 class Algorithm(NamedTuple):
@@ -243,6 +259,16 @@ class MethodConfig:
 
     metrics: ClassVar[tuple[Metric, ...]] = ()  # that only this method reports; metrics.py lists the common ones
     moved: ClassVar[Mapping[str, str]] = {}  # old place of a setting -> its place now (schema.py)
+
+    @property
+    def pieces(self) -> "tuple[MethodConfig, ...]":
+        """Return this method, and those whose losses it takes as pieces: each declares what it needs."""
+        return (self,)
+
+    @property
+    def remembers_examples(self) -> bool:
+        """Return whether the method or one of its pieces needs indices."""
+        return any(piece.needs_indices for piece in self.pieces)
 
     @property
     def selection(self) -> "Keep":

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl import optim
+from metapl import algorithms, optim
 from metapl.algorithms import mpl, supervised
 from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.schema import ConfigError, validate
@@ -25,7 +25,7 @@ def loss_by_hand(params, views):
 def test_supervised_learning_descends_the_adjusted_loss():
     views = tiny_views()
     config = supervised.Supervised(optim.Optimizer(learning_rate=1.0), logit_adjustment=ADJUSTMENT)
-    algorithm = supervised.build(config, tiny_network(), 10)
+    algorithm = algorithms.build(config, tiny_network(), 10)
     state = algorithm.init(jax.random.key(0), views, None)
     after, _ = algorithm.step(state, views, jax.random.key(1))
     gradient = jax.grad(loss_by_hand)(state.params, views)

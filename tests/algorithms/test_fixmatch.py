@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl import optim
+from metapl import algorithms, optim
 from metapl.algorithms import fixmatch
 from tests.algorithms.tiny import draw, forward, tiny_network, tiny_views
 
@@ -17,7 +17,7 @@ def test_one_step_by_hand():
     confidence = np.sort(jax.nn.softmax(forward(draw(jax.random.key(0)), views.weak)).max(-1))
     threshold = float(confidence[3:5].mean())  # some take part, some do not
     config = fixmatch.FixMatch(2.5, threshold, optim.Optimizer(learning_rate=1.0), label_smoothing=0.2)
-    algorithm = fixmatch.build(config, network, 10)
+    algorithm = algorithms.build(config, network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
     after, metrics = algorithm.step(state, views, jax.random.key(1))
 

@@ -10,7 +10,7 @@ import pytest
 import two_moons as oracle
 
 from metapl import algorithms, data, models, optim
-from metapl.algorithms import fixmatch, mpl, supervised, uda
+from metapl.algorithms import fixmatch, mean_teacher, mpl, supervised, uda
 from metapl.algorithms.feedback import Feedback
 from metapl.algorithms.sample_labels import sample_labels
 from metapl.algorithms.uda import Consistency
@@ -136,7 +136,8 @@ def picture_network(dropout: float) -> Network:
 def picture_views(step: int) -> Views:
     keys = jax.random.split(jax.random.key(100 + step), 5)
     x_l, x_u, x_s, x_ls = (jax.random.normal(key, (n, 12, 12, 3)) for key, n in zip(keys, (8, 16, 16, 8), strict=False))
-    return Views(x_l, jax.random.randint(keys[4], (8,), 0, 3), x_u, x_s, labeled_strong=x_ls)
+    labels, more = jax.random.randint(keys[4], (8,), 0, 3), (x_u + 0.1,)
+    return Views(x_l, labels, x_u, x_s, labeled_strong=x_ls, more_weak=more)
 
 
 def point_views(step: int) -> Views:
@@ -157,6 +158,8 @@ RELEASED = {
 OWN_LABELS = Consistency(1.0, labels="hard", view="weak", threshold=0.4)
 MATCHED = Consistency(1.5, labels="hard", threshold=0.4)
 
+OWN = [fixmatch.FixMatch(1.5, 0.4, label_smoothing=0.1), mean_teacher.MeanTeacher(2.0, label_smoothing=0.1)]
+
 # the teacher's own method -> (MPL's settings, the method alone)
 TEACHERS = {
     "supervised": ({}, supervised.Supervised()),
@@ -166,6 +169,7 @@ TEACHERS = {
     "uda": ({"consistency": UDA}, uda.UDA(UDA)),
     "uda, as released": (RELEASED, uda.UDA(**RELEASED)),
     "fixmatch": ({"consistency": MATCHED}, fixmatch.FixMatch(1.5, 0.4)),
+    **{f"own {method.name}": ({"own": method}, method) for method in OWN},
 }
 
 
@@ -173,8 +177,9 @@ TEACHERS = {
 @pytest.mark.parametrize("inputs", INPUTS)
 def test_without_feedback_the_teacher_is_its_own_method_bit_for_bit(inputs, teacher):
     network, views_at = INPUTS[inputs]
-    optimizer = optim.Optimizer(0.2, "cosine", 2, momentum=0.9, nesterov=True, weight_decay=1e-3, average_decay=0.9)
     settings, method = TEACHERS[teacher]
+    average = 0.0 if "decay" in {field.name for field in dataclasses.fields(method)} else 0.9
+    optimizer = optim.Optimizer(0.2, "cosine", 2, momentum=0.9, nesterov=True, weight_decay=1e-3, average_decay=average)
     config = mpl.MPL(Feedback("none"), label_smoothing=0.1, teacher=optimizer, **settings)
     control = mpl.build(config, network, 10)
     method = dataclasses.replace(method, optimizer=optimizer, label_smoothing=0.1)
@@ -214,7 +219,7 @@ def test_teacher_and_student_have_dropouts_of_their_own():
 def test_a_student_that_waits_stays_as_it_is_and_gives_no_feedback(views, network):
     optimizer = optim.Optimizer(0.2, "cosine", 2)
     waiting = mpl.build(mpl.MPL(teacher=optimizer, student=optimizer, student_wait_steps=4), network, 10)
-    control = supervised.build(supervised.Supervised(optimizer), network, 10)
+    control = algorithms.build(supervised.Supervised(optimizer), network, 10)
     state, learner = (algorithm.init(jax.random.key(0), views, None) for algorithm in (waiting, control))
     first, steps = state.student, (jax.jit(waiting.step), jax.jit(control.step))
     for i in range(6):
@@ -233,3 +238,27 @@ def test_a_student_that_waits_stays_as_it_is_and_gives_no_feedback(views, networ
 def test_a_cap_that_nothing_would_apply_is_refused():
     with pytest.raises(ConfigError, match="labeled_cap needs a consistency"):
         validate(mpl.MPL(consistency=Consistency(0.0), labeled_cap="linear"))
+
+
+def test_an_own_method_is_what_the_fields_describe(views, network):
+    config = mpl.MPL(consistency=UDA, label_smoothing=0.1)
+    same = mpl.MPL(own=uda.UDA(UDA, label_smoothing=0.1), label_smoothing=0.1)
+    one, two = (mpl.build(it, network, 10) for it in (config, same))
+    state = one.init(jax.random.key(0), views, None)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        *(it.step(state, views, jax.random.key(1)) for it in (one, two)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"own": mpl.MPL()}, r"own.name takes a method that trains one network \(supervised, .*\), got 'mpl'"),
+        ({"own": uda.UDA(optimizer=optim.Optimizer(0.5))}, "the teacher's optimizer is `teacher`"),
+        ({"own": uda.UDA(), "mixup": 0.5}, "mixup: the teacher's own method is uda; set it in own"),
+    ],
+)
+def test_an_own_method_that_cannot_be_is_refused(settings, complaint):
+    with pytest.raises(ConfigError, match=complaint):
+        validate(mpl.MPL(**settings))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl import optim
+from metapl import algorithms, optim
 from metapl.algorithms import supervised
 from tests.algorithms.tiny import CLASSES, forward, tiny_network, tiny_views
 
@@ -25,7 +25,7 @@ def targets_by_hand(labels, smoothing):
 def test_one_step_by_hand(smoothing, view, mixup):
     views, network = tiny_views(), tiny_network()
     config = supervised.Supervised(optim.Optimizer(learning_rate=1.0), smoothing, view, mixup)
-    algorithm = supervised.build(config, network, 10)
+    algorithm = algorithms.build(config, network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
     key = jax.random.key(1)
     after, metrics = algorithm.step(state, views, key)
@@ -56,7 +56,7 @@ def test_one_step_by_hand(smoothing, view, mixup):
 
 def test_views_without_a_strong_view_of_the_labelled_examples_are_refused():
     views = tiny_views()._replace(labeled_strong=None)
-    algorithm = supervised.build(supervised.Supervised(view="strong"), tiny_network(), 10)
+    algorithm = algorithms.build(supervised.Supervised(view="strong"), tiny_network(), 10)
     state = algorithm.init(jax.random.key(0), views, None)
     with pytest.raises(ValueError, match="no strong view of the labelled"):
         algorithm.step(state, views, jax.random.key(1))

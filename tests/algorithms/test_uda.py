@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from metapl import optim
+from metapl import algorithms, optim
 from metapl.algorithms import uda
 from metapl.algorithms.uda import Consistency
 from metapl.schema import ConfigError, validate
@@ -60,7 +60,9 @@ def by_hand(params, views, method, t):
 )
 def test_steps_by_hand(method):
     views, network = tiny_views(), tiny_network()
-    algorithm = uda.build(dataclasses.replace(method, optimizer=optim.Optimizer(learning_rate=0.1)), network, STEPS)
+    algorithm = algorithms.build(
+        dataclasses.replace(method, optimizer=optim.Optimizer(learning_rate=0.1)), network, STEPS
+    )
     state = algorithm.init(jax.random.key(0), views, None)
     rates = []
     for t in range(6):
@@ -81,7 +83,7 @@ def test_steps_by_hand(method):
 
 def test_the_cap_lets_everyone_in_at_the_end():
     views, network = tiny_views(), tiny_network()
-    algorithm = uda.build(uda.UDA(labeled_cap="linear"), network, STEPS)
+    algorithm = algorithms.build(uda.UDA(labeled_cap="linear"), network, STEPS)
     state = algorithm.init(jax.random.key(0), views, None)
     rates = [
         float(algorithm.step(state._replace(updates=jnp.int32(t)), views, jax.random.key(0))[1]["labeled_mask_rate"])

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from metapl import algorithms, models
+from metapl.algorithms.mean_teacher import MeanTeacher
 from metapl.algorithms.mpl import MPL
 from metapl.algorithms.uda import Consistency
 from metapl.models.wide_resnet import WideResNet
@@ -23,6 +24,7 @@ SMALL = WideResNet(depth=10, width=1, dropout=0.3)  # batch statistics and dropo
 METHODS = {kind.name: small(kind) for kind in algorithms.METHODS} | {
     "mpl, uda teacher": MPL(consistency=Consistency(2.5, 0.7), student_view="strong"),
     "mpl, mixup teacher": MPL(mixup=0.5, labeled_view="strong"),
+    "mpl, mean teacher": MPL(own=MeanTeacher()),
 }
 
 
@@ -52,7 +54,7 @@ def main() -> None:
     start = network.init(jax.random.key(9), views().labeled)
     apart = {}
     for name, method in METHODS.items():
-        algorithm, seen = algorithms.build(method, network, 10), with_declared(views(), type(method))
+        algorithm, seen = algorithms.build(method, network, 10), with_declared(views(), method)
         state = algorithm.init(jax.random.key(1), seen, start if method.needs_start else None)
         step = jax.jit(algorithm.step)
         many = step(jax.device_put(state, whole), jax.device_put(seen, split), jax.random.key(2))

@@ -1,5 +1,7 @@
 """The method that docs/add_a_method.md adds: the table, one step computed by hand, the contract."""
 
+from functools import partial
+
 import entropy
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 
 from metapl import algorithms, models
 from metapl import config as configs
+from metapl.algorithms import learner
 from metapl.models.mlp import MLP
 from metapl.optim import Optimizer
 from metapl.types import MethodConfig, Views
@@ -29,7 +32,7 @@ def views() -> Views:
 
 @pytest.fixture(autouse=True)
 def in_the_table(monkeypatch):
-    monkeypatch.setitem(algorithms.METHODS, entropy.Entropy, entropy.build)
+    monkeypatch.setitem(algorithms.METHODS, entropy.Entropy, partial(learner.alone, entropy.objective))
     monkeypatch.setitem(configs.KINDS[MethodConfig], "entropy", entropy.Entropy)
 
 

@@ -16,28 +16,23 @@ labelled examples is that of the stage's batch sizes; Sohn et al. have μ = 7, �
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, ClassVar
 
 import jax.numpy as jnp
 from annotated_types import Ge, Lt
 
 from metapl import optim
-from metapl.algorithms import learner as learners
 from metapl.algorithms.losses import accuracy, confident, cross_entropies, cross_entropy, one_hot_best, sharpen
 from metapl.types import (
     PSEUDO_LABELS,
-    Algorithm,
     Array,
-    Labeler,
     Learner,
     LossTerms,
     MethodConfig,
-    MethodLoss,
     Network,
+    Objective,
     PyTree,
     Views,
-    Weights,
 )
 
 
@@ -57,8 +52,9 @@ class FixMatch(MethodConfig):
     """Share of each true label that is spread evenly over all classes."""
 
 
-def loss(config: FixMatch, network: Network) -> MethodLoss:
+def objective(config: FixMatch, network: Network, steps: int) -> Objective:
     """CE(y_l, f(x_l; θ)) + λ [max q ≥ threshold] CE(ŷ_u, f(RandAugment(x_u); θ))."""
+    del steps
 
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
         inputs = jnp.concatenate([views.labeled, views.weak, views.strong])
@@ -84,15 +80,4 @@ def loss(config: FixMatch, network: Network) -> MethodLoss:
         }
         return LossTerms(supervised, stats, metrics, config.weight * unsupervised, weak, strong)
 
-    return terms
-
-
-def build(config: FixMatch, network: Network, steps: int) -> Algorithm:
-    """Make the method from its settings."""
-    optimizer = optim.build(config.optimizer, steps)
-
-    def init(key: Array, views: Views, start: Weights | None) -> Learner:
-        return learners.create(network, optimizer, key, views.labeled, start)
-
-    step = partial(learners.minimize, loss(config, network), optimizer)
-    return Algorithm(init, step, lambda learner: learner.weights, Labeler(lambda learner: learner.current))
+    return Objective(terms)

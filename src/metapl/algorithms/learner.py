@@ -1,13 +1,16 @@
 """Make a network in training and update it: shared by all methods, so that they differ only in their losses."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 
+from metapl import optim
 from metapl.optim import Descent
-from metapl.types import Array, Learner, LossTerms, MethodLoss, Metrics, Network, PyTree, Views, Weights
+from metapl.types import Algorithm, Array, Learner, LossTerms, Metrics, Network, Objective, PyTree, Views, Weights
 
 
 def create(
@@ -23,17 +26,37 @@ def create(
     return Learner(*weights, optimizer.init(weights.params), average, jnp.zeros((), jnp.int32))
 
 
+def alone(objective: Callable[[Any, Network, int], Objective], config: Any, network: Network, steps: int) -> Algorithm:
+    """Make the method that minimises an objective with its settings' `optimizer`; its state is the learner."""
+    optimizer, its = optim.build(config.optimizer, steps), objective(config, network, steps)
+
+    def init(key: Array, views: Views, start: Weights | None) -> Learner:
+        return begin(its, create(network, optimizer, key, views.labeled, start), views)
+
+    return Algorithm(init, partial(minimize, its, optimizer), its.predictor, its.labeler)
+
+
+def begin(objective: Objective, learner: Learner, views: Views) -> Learner:
+    """Give a new learner the first memory of its method."""
+    return learner._replace(memory=objective.start(learner, views))
+
+
+def follow(objective: Objective, learner: Learner, terms: LossTerms) -> Learner:
+    """Give a learner, after its update, the memory that the next step reads."""
+    return learner._replace(memory=objective.follow(jax.lax.stop_gradient(terms.memory), learner))
+
+
 def minimize(
-    loss: MethodLoss, optimizer: Descent, learner: Learner, views: Views, key: Array
+    objective: Objective, optimizer: Descent, learner: Learner, views: Views, key: Array
 ) -> tuple[Learner, Metrics]:
     """θ' = θ − η ∇_θ [labelled term + unlabelled terms]: the whole step of a method with one network."""
 
     def total(params: PyTree) -> tuple[Array, LossTerms]:
-        terms = loss(params, learner, views, key)
+        terms = objective.loss(params, learner, views, key)
         return terms.labeled + terms.unlabeled, terms
 
     gradient, terms = jax.grad(total, has_aux=True)(learner.params)
-    learner = update(learner, optimizer, gradient, terms.stats)
+    learner = follow(objective, update(learner, optimizer, gradient, terms.stats), terms)
     return learner, terms.metrics | {"gradient_norm": optax.tree.norm(gradient)}
 
 
@@ -41,7 +64,8 @@ def update(learner: Learner, optimizer: Descent, gradient: PyTree, stats: PyTree
     """θ' = θ + the optimizer's update for the gradient; `stats` are those of the forward pass."""
     updates, opt_state = optimizer.update(gradient, learner.opt_state, learner.params)
     weights, t = Weights(optax.apply_updates(learner.params, updates), stats), learner.updates + 1
-    return Learner(*weights, opt_state, _next_average(learner.average, weights, optimizer.average_decay, t), t)
+    average = _next_average(learner.average, weights, optimizer.average_decay, t)
+    return Learner(*weights, opt_state, average, t, learner.memory)
 
 
 def _next_average(average: Weights | None, weights: Weights, decay: float, t: Array | int) -> Weights | None:
@@ -54,6 +78,12 @@ def _next_average(average: Weights | None, weights: Weights, decay: float, t: Ar
         return None
     share = 1 - jnp.minimum(decay, (1 + t) / (10 + t))
     return optax.incremental_update(weights, average, share)
+
+
+def classes(network: Network, learner: Learner, inputs: Array) -> int:
+    """Return how many classes the network tells apart; nothing is computed."""
+    logits, _ = jax.eval_shape(partial(network.apply, train=False), learner.params, learner.stats, inputs)
+    return int(logits.shape[-1])
 
 
 def moved(learner: Learner, optimizer: Descent, gradient: PyTree, whole: PyTree | None = None) -> PyTree:

@@ -12,7 +12,7 @@ are averaged along with the weights; each network's forward pass normalises with
 
 | symbol       | name                         |
 |--------------|------------------------------|
-| θ, θ'        | state.student, state.teacher |
+| θ, θ'        | student.params, student.memory |
 | f(·; θ)      | network.apply                |
 | λ, α         | config.weight, config.decay  |
 | t            | student.updates: 0 at the first step; in α_t, 1 |
@@ -21,7 +21,7 @@ are averaged along with the weights; each network's forward pass normalises with
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -29,17 +29,16 @@ import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
-from metapl.algorithms import learner as learners
 from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best
 from metapl.types import (
     PSEUDO_LABELS,
-    Algorithm,
     Array,
     Labeler,
     Learner,
+    LossTerms,
     MethodConfig,
-    Metrics,
     Network,
+    Objective,
     PyTree,
     Views,
     Weights,
@@ -70,56 +69,43 @@ class MeanTeacher(MethodConfig):
             raise ValueError("optimizer.average_decay must be 0: the teacher is the average; set decay instead")
 
 
-class State(NamedTuple):
-    """The student, and the moving average of its weights."""
+def objective(config: MeanTeacher, network: Network, steps: int) -> Objective:
+    """CE(y_l, f(x_l; θ)) + λ_t J; the memory is θ'."""
+    del steps
 
-    student: Learner
-    teacher: Weights
-
-
-def build(config: MeanTeacher, network: Network, steps: int) -> Algorithm:
-    """Make the method from its settings."""
-    optimizer = optim.build(config.optimizer, steps)
-
-    def init(key: Array, views: Views, start: Weights | None) -> State:
-        student = learners.create(network, optimizer, key, views.labeled, start)
-        return State(student, student.current)
-
-    def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
-        student, teacher = state
-        teacher_view, student_view = views.all_weak
+    def terms(params: PyTree, student: Learner, views: Views, key: Array) -> LossTerms:
+        teacher: Weights = student.memory
+        teacher_view, student_view = views.all_weak[:2]
         student_key, teacher_key = jax.random.split(key)
-        t = jnp.asarray(student.updates, views.labeled.dtype)
 
         # f(x_u, η'; θ')
         teacher_logits, _ = network.apply(teacher.params, teacher.stats, teacher_view, train=True, key=teacher_key)
         targets = jax.nn.softmax(teacher_logits)
 
         # CE(y_l, f(x_l; θ)) + λ_t J
-        def loss(params: PyTree) -> tuple[Array, tuple[Array, Array, Array, PyTree]]:
-            inputs = jnp.concatenate([views.labeled, student_view])
-            logits, stats = network.apply(params, student.stats, inputs, train=True, key=student_key)
-            labeled, unlabeled = jnp.split(logits, [len(views.labeled)])
-            supervised = cross_entropy(views.labels, labeled, config.label_smoothing)
-            disagreement = jnp.mean((jax.nn.softmax(unlabeled) - targets) ** 2)
-            total = supervised + risen(config, t) * disagreement
-            return total, (supervised, disagreement, labeled, stats)
-
-        gradient, (supervised, disagreement, labeled, stats) = jax.grad(loss, has_aux=True)(student.params)
-        new_student = learners.update(student, optimizer, gradient, stats)
-
-        # θ' = α_t θ' + (1 − α_t) θ, with t from 1
-        kept = jnp.minimum(1 - 1 / (t + 2), config.decay)
-        new_teacher = optax.incremental_update(new_student.current, teacher, 1 - kept)
-        return State(new_student, new_teacher), {
+        inputs = jnp.concatenate([views.labeled, student_view])
+        logits, stats = network.apply(params, student.stats, inputs, train=True, key=student_key)
+        labeled, unlabeled = jnp.split(logits, [len(views.labeled)])
+        supervised = cross_entropy(views.labels, labeled, config.label_smoothing)
+        disagreement = jnp.mean((jax.nn.softmax(unlabeled) - targets) ** 2)
+        metrics = {
             "loss": supervised,
             "consistency_loss": disagreement,
             "labeled_accuracy": accuracy(views.labels, labeled),
-            "gradient_norm": optax.tree.norm(gradient),
             PSEUDO_LABELS: one_hot_best(teacher_logits),
         }
+        t = jnp.asarray(student.updates, views.labeled.dtype)
+        weighted = risen(config, t) * disagreement
+        return LossTerms(supervised, stats, metrics, weighted, memory=teacher)
 
-    return Algorithm(init, step, lambda state: state.teacher, Labeler(lambda state: state.teacher, teaches=True))
+    def follow(teacher: Weights, student: Learner) -> Weights:
+        # θ' = α_t θ' + (1 − α_t) θ, with t from 1
+        t = jnp.asarray(student.updates, jax.tree.leaves(teacher)[0].dtype)
+        kept = jnp.minimum(1 - 1 / (t + 1), config.decay)
+        return optax.incremental_update(student.current, teacher, 1 - kept)
+
+    labeler = Labeler(lambda student: student.memory, teaches=True)
+    return Objective(terms, lambda student, _: student.current, follow, lambda student: student.memory, labeler)
 
 
 def risen(config: MeanTeacher, t: Array) -> Array | float:

@@ -8,8 +8,8 @@
          + λ ∇_{θ_T} CE(StopGradient(T(x_u; θ_T)^(1/τ)), T(RandAugment(x_u); θ_T))
     θ_T' = θ_T − η_T g_T
 
-The last two terms of g_T are the teacher's own method: UDA as above, or another of Table 10. `own_method` chooses it,
-and its file has the loss: any method with a `MethodLoss` (types.py) can take this place.
+The last two terms of g_T are the teacher's own method: UDA as above, another of Table 10, or with `own` any method in
+the table `OBJECTIVES`, with its memory if it has one. Its file has the loss.
 
 | the teacher's own method | settings                                                              | alone        |
 |--------------------------|-----------------------------------------------------------------------|--------------|
@@ -19,6 +19,7 @@ and its file has the loss: any method with a `MethodLoss` (types.py) can take th
 | Pseudo Labels, its own   | `consistency = {weight = 1.0, labels = "hard", view = "weak", threshold = 0.95}` | `uda` |
 | UDA                      | `consistency.weight = 1.0`, or another λ                              | `uda`        |
 | FixMatch (not the paper's) | `consistency = {weight = 1.0, labels = "hard", threshold = 0.95}`   | `fixmatch`   |
+| any other                | `own = {name = "mean_teacher", weight = 10.0}`                        | that method  |
 
 The labels that train the student are the labels credited to the teacher. Only the student is evaluated.
 
@@ -59,10 +60,10 @@ from metapl import optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import feedback_scale as scales
 from metapl.algorithms import learner as learners
-from metapl.algorithms import supervised, uda
 from metapl.algorithms.balance import LogitAdjustment
 from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
 from metapl.algorithms.losses import accuracy, cross_entropy, label_costs
+from metapl.algorithms.objectives import OBJECTIVES
 from metapl.algorithms.sample_labels import sample_labels
 from metapl.algorithms.supervised import Supervised
 from metapl.algorithms.uda import UDA, Cap, Consistency, Passes
@@ -75,9 +76,9 @@ from metapl.types import (
     Learner,
     LossTerms,
     MethodConfig,
-    MethodLoss,
     Metrics,
     Network,
+    Objective,
     PyTree,
     Views,
     Weights,
@@ -107,6 +108,9 @@ class MPL(MethodConfig):
     """α of Mixup in the teacher's own loss on labelled examples; 0 mixes nothing."""
     consistency: Consistency = Consistency(weight=0.0)
     """The teacher's UDA term; weight 0 leaves it out."""
+    own: MethodConfig | None = None
+    """The teacher's own method, by its name, with its settings but for the optimizer; none: what `consistency`, `mixup`
+    and `labeled_view` say. `label_smoothing` is then the student's; the teacher's stands here."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the teacher's true labels and of the student's pseudo labels that is spread evenly over all classes."""
     teacher: optim.Optimizer = optim.Optimizer()
@@ -133,6 +137,27 @@ class MPL(MethodConfig):
         if self.labeled_cap != "none" and (self.mixup or not self.consistency.weight):
             raise ValueError("labeled_cap needs a consistency.weight above 0, and a mixup of 0")
         feedbacks.check_labels(self.feedback, self.labels)
+        if self.own is not None:
+            check_own(self, self.own)
+
+    @property
+    def pieces(self) -> tuple[MethodConfig, ...]:
+        """Return this method and the teacher's own."""
+        return (self,) if self.own is None else (self, self.own)
+
+
+TEACHERS = ("consistency", "mixup", "labeled_view", "labeled_cap", "passes", "logit_adjustment")
+
+
+def check_own(config: MPL, own: MethodConfig) -> None:
+    """Refuse an own method that is no objective, and settings that nothing would apply."""
+    if type(own) not in OBJECTIVES:
+        names = ", ".join(kind.name for kind in OBJECTIVES)
+        raise ValueError(f"own.name takes a method that trains one network ({names}), got {own.name!r}")
+    if own.optimizer != optim.Optimizer():  # type: ignore[attr-defined]
+        raise ValueError("own.optimizer is not used: the teacher's optimizer is `teacher`; leave it out of own")
+    if set_twice := [name for name in TEACHERS if getattr(config, name) != getattr(MPL, name)]:
+        raise ValueError(f"{' and '.join(set_twice)}: the teacher's own method is {own.name}; set it in own")
 
 
 class State(NamedTuple):
@@ -152,7 +177,7 @@ class Setup(NamedTuple):
     student_network: Network
     teacher_optimizer: optim.Descent
     student_optimizer: optim.Descent
-    own_loss: MethodLoss  # of the teacher
+    own: Objective  # of the teacher
 
 
 def build(config: MPL, network: Network, steps: int) -> Algorithm:
@@ -167,11 +192,12 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
         network if rate is None else network.with_dropout(rate)
         for rate in (config.teacher_dropout, config.student_dropout)
     )
-    own_loss = own_method(config, teacher_network, steps)
-    setup = Setup(config, teacher_network, student_network, teacher_optimizer, student_optimizer, own_loss)
+    own = own_method(config, teacher_network, steps)
+    setup = Setup(config, teacher_network, student_network, teacher_optimizer, student_optimizer, own)
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
         teacher = learners.create(network, teacher_optimizer, key, views.labeled, start)
+        teacher = learners.begin(own, teacher, views)
         student_start = start if config.student_start == "teacher" else None
         student = learners.create(network, student_optimizer, jax.random.fold_in(key, 1), views.weak, student_start)
         dtype = views.weak.dtype
@@ -181,17 +207,22 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
     return Algorithm(init, partial(step, setup), lambda state: state.student.weights, labeler)
 
 
-def own_method(config: MPL, network: Network, steps: int) -> MethodLoss:
-    """Return the loss of the teacher's own method: UDA, or supervised learning if consistency.weight is 0."""
+def own_method(config: MPL, network: Network, steps: int) -> Objective:
+    """Return the teacher's own method: `own`, or else UDA, or supervised learning if consistency.weight is 0."""
+    method = config.own or method_of_fields(config)
+    return OBJECTIVES[type(method)](method, network, steps)
+
+
+def method_of_fields(config: MPL) -> MethodConfig:
+    """Return the own method that `consistency`, `mixup` and `labeled_view` describe."""
     if not config.consistency.weight:
-        alone = Supervised(
+        return Supervised(
             label_smoothing=config.label_smoothing,
             view=config.labeled_view,
             mixup=config.mixup,
             logit_adjustment=config.logit_adjustment,
         )
-        return supervised.loss(alone, network)
-    consistent = UDA(
+    return UDA(
         config.consistency,
         label_smoothing=config.label_smoothing,
         labeled_cap=config.labeled_cap,
@@ -200,7 +231,6 @@ def own_method(config: MPL, network: Network, steps: int) -> MethodLoss:
         mixup=config.mixup,
         logit_adjustment=config.logit_adjustment,
     )
-    return uda.loss(consistent, network, steps)
 
 
 def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:
@@ -211,7 +241,7 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
 
     # T(x_u; θ_T) and the teacher's own losses: forward now; the backward pass waits for the feedback.
     def teach(params: PyTree) -> tuple[tuple[Array, Array], LossTerms]:
-        own = setup.own_loss(params, teacher, views, key)
+        own = setup.own.loss(params, teacher, views, key)
         own_loss = config.supervised_weight * own.labeled + own.unlabeled
         return (own_loss, logits_to_label(setup, params, teacher, own, views, teacher_key)), own
 
@@ -256,6 +286,7 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
     g_logits = jax.grad(lambda logits: jnp.sum(credit * -jax.nn.log_softmax(logits)))(teacher_logits)
     g_teacher, new_balance = scales.teacher_gradient(config.feedback, balance, teacher_backward, own_loss, g_logits)
     new_teacher = learners.update(teacher, setup.teacher_optimizer, g_teacher, own.stats)
+    new_teacher = learners.follow(setup.own, new_teacher, own)
 
     metrics = teacher_metrics(own) | feedbacks.metrics(estimate, targets, views.labels)
     metrics |= {"student_loss": student_loss, "student_agreement": accuracy(targets, student_logits)}

@@ -14,27 +14,23 @@ for y_l (Zhang et al., 2018), each i with its own λ ~ Beta(mixup, mixup) and pa
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 from annotated_types import Ge, Lt
 
 from metapl import optim
-from metapl.algorithms import learner as learners
 from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.algorithms.labeled import labeled_batch
 from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.types import (
-    Algorithm,
     Array,
     Learner,
     LossTerms,
     MethodConfig,
-    MethodLoss,
     Network,
+    Objective,
     PyTree,
     Views,
-    Weights,
 )
 
 
@@ -56,8 +52,9 @@ class Supervised(MethodConfig):
     logit_adjustment: LogitAdjustment = LogitAdjustment()
 
 
-def loss(config: Supervised, network: Network) -> MethodLoss:
+def objective(config: Supervised, network: Network, steps: int) -> Objective:
     """CE(y_l, f(x_l; θ))."""
+    del steps
 
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
         labeled = labeled_batch(views, config.view, config.mixup, key)
@@ -66,15 +63,4 @@ def loss(config: Supervised, network: Network) -> MethodLoss:
         supervised = cross_entropy(y_l, adjusted(config.logit_adjustment, logits), config.label_smoothing)
         return LossTerms(supervised, stats, {"loss": supervised, "labeled_accuracy": accuracy(y_l, logits)})
 
-    return terms
-
-
-def build(config: Supervised, network: Network, steps: int) -> Algorithm:
-    """Make the method from its settings."""
-    optimizer = optim.build(config.optimizer, steps)
-
-    def init(key: Array, views: Views, start: Weights | None) -> Learner:
-        return learners.create(network, optimizer, key, views.labeled, start)
-
-    step = partial(learners.minimize, loss(config, network), optimizer)
-    return Algorithm(init, step, lambda learner: learner.weights)
+    return Objective(terms, labeler=None)

@@ -24,7 +24,6 @@ Two more settings give other consistency terms: `labels = "hard"` takes argmax q
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import jax
@@ -32,23 +31,19 @@ import jax.numpy as jnp
 from annotated_types import Ge, Lt
 
 from metapl import optim
-from metapl.algorithms import learner as learners
 from metapl.algorithms.balance import LogitAdjustment, adjusted
 from metapl.algorithms.labeled import labeled_batch
 from metapl.algorithms.losses import accuracy, confident, cross_entropies, one_hot_best, sharpen, smooth
 from metapl.types import (
     PSEUDO_LABELS,
-    Algorithm,
     Array,
-    Labeler,
     Learner,
     LossTerms,
     MethodConfig,
-    MethodLoss,
     Network,
+    Objective,
     PyTree,
     Views,
-    Weights,
 )
 
 Cap = Literal["none", "linear", "log", "exp"]
@@ -110,7 +105,7 @@ class UDA(MethodConfig):
             raise ValueError("labeled_cap needs a mixup of 0: a mixed example has no class of its own")
 
 
-def loss(config: UDA, network: Network, steps: int) -> MethodLoss:
+def objective(config: UDA, network: Network, steps: int) -> Objective:
     """CE(y_l, f(x_l; θ)) + λ_t CE(q, f(RandAugment(x_u); θ))."""
     term = config.consistency
 
@@ -143,18 +138,7 @@ def loss(config: UDA, network: Network, steps: int) -> MethodLoss:
         weighted = ramped(term, unsupervised, learner.updates)
         return LossTerms(supervised, stats, metrics, weighted, weak, strong[0] if strong else None)
 
-    return terms
-
-
-def build(config: UDA, network: Network, steps: int) -> Algorithm:
-    """Make the method from its settings."""
-    optimizer = optim.build(config.optimizer, steps)
-
-    def init(key: Array, views: Views, start: Weights | None) -> Learner:
-        return learners.create(network, optimizer, key, views.labeled, start)
-
-    step = partial(learners.minimize, loss(config, network, steps), optimizer)
-    return Algorithm(init, step, lambda learner: learner.weights, Labeler(lambda learner: learner.current))
+    return Objective(terms)
 
 
 def forward(

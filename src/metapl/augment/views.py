@@ -92,8 +92,9 @@ ONE_OF_EACH = Counts()
 
 
 def counts(method: MethodConfig) -> Counts:
-    """Return how many views the method declares."""
-    return Counts(method.weak_views, method.strong_views)
+    """Return how many views the method and its pieces declare."""
+    needed = [Counts(piece.weak_views, piece.strong_views) for piece in method.pieces]
+    return Counts(max(it.weak for it in needed), max(it.strong for it in needed))
 
 
 def build(

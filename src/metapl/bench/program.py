@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from metapl import algorithms, models
+from metapl.augment.views import counts
 from metapl.bench.settings import Bench
 from metapl.types import Array, Indices, PyTree, Totals, Views, Weights
 
@@ -48,20 +49,18 @@ def random_views(bench: Bench, labeled_batch: int, key: Array) -> Views:
     def pictures(key: Array, number: int) -> Array:
         return jax.random.normal(key, (number, bench.size, bench.size, bench.channels))
 
-    method, (labeled_key, weak_key, strong_key) = bench.method, jax.random.split(key, 3)
+    number, (labeled_key, weak_key, strong_key) = counts(bench.method), jax.random.split(key, 3)
     unlabeled_batch = bench.unlabeled_batch or labeled_batch
     labels = jnp.arange(labeled_batch, dtype=jnp.int32) % bench.classes
     weak, strong = pictures(weak_key, unlabeled_batch), pictures(strong_key, unlabeled_batch)
     views = Views(pictures(labeled_key, labeled_batch), labels, weak, strong)
-    if method.needs_indices:
+    if bench.method.remembers_examples:
         totals = Totals(labeled_batch, unlabeled_batch)
         views = views._replace(indices=Indices(jnp.arange(labeled_batch), jnp.arange(unlabeled_batch), totals))
     return views._replace(
-        more_weak=tuple(
-            pictures(jax.random.fold_in(weak_key, i), unlabeled_batch) for i in range(1, method.weak_views)
-        ),
+        more_weak=tuple(pictures(jax.random.fold_in(weak_key, i), unlabeled_batch) for i in range(1, number.weak)),
         more_strong=tuple(
-            pictures(jax.random.fold_in(strong_key, i), unlabeled_batch) for i in range(1, method.strong_views)
+            pictures(jax.random.fold_in(strong_key, i), unlabeled_batch) for i in range(1, number.strong)
         ),
     )
 

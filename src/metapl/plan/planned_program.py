@@ -75,7 +75,7 @@ def _batch(config: Config, index: int, examples: ExampleShape, layout: Layout, d
             labeled_predictions=rows(labeled, examples.classes, dtype=jnp.float16),
             predictions=rows(unlabeled, examples.classes, dtype=jnp.float16),
         )
-    if stage.method.needs_indices:
+    if stage.method.remembers_examples:
         # Plan reads no data: a method's memory of single examples counts as if one batch were all there is.
         indices = (rows(number, dtype=jnp.int32) for number in (labeled, unlabeled))
         batch = batch._replace(indices=Indices(next(indices), next(indices), Totals(labeled, unlabeled)))

@@ -41,7 +41,7 @@ def feeding(
         stage.steps,
         uses_unlabeled=stage.method.uses_unlabeled,
         balanced=stage.labeled_sampling == "balanced",
-        indices=stage.method.needs_indices,
+        indices=stage.method.remembers_examples,
     )
     with feeds.from_files(dataset, order_key, sampling, first, predictions, layout) as feed:
         yield feed

@@ -106,7 +106,7 @@ def stage_functions(
             return loader.batch_of(data, step)
         data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
         sizes, balanced = (stage.labeled_batch, stage.unlabeled_batch), stage.labeled_sampling == "balanced"
-        return loader.batch(data, order_key, step, *sizes, predictions, balanced, stage.method.needs_indices)
+        return loader.batch(data, order_key, step, *sizes, predictions, balanced, stage.method.remembers_examples)
 
     def init(
         key: Array, start: Weights | None, predictions: Predictions, data: Data, pretrained: Weights | None
