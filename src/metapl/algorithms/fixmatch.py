@@ -23,6 +23,7 @@ from annotated_types import Ge, Lt
 
 from metapl import optim
 from metapl.algorithms.losses import accuracy, confident, cross_entropies, cross_entropy, one_hot_best, sharpen
+from metapl.algorithms.passes import together
 from metapl.types import (
     PSEUDO_LABELS,
     Array,
@@ -57,10 +58,8 @@ def objective(config: FixMatch, network: Network, steps: int) -> Objective:
     del steps
 
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
-        inputs = jnp.concatenate([views.labeled, views.weak, views.strong])
-        logits, stats = network.apply(params, learner.stats, inputs, train=True, key=key)
-        ends = [len(views.labeled), len(views.labeled) + len(views.weak)]
-        labeled, weak, strong = jnp.split(logits, ends)  # [B, C], [U, C], [U, C]
+        shown = [views.labeled, views.weak, views.strong]
+        (labeled, weak, strong), stats = together(network, params, learner.stats, shown, key)  # [B, C], [U, C], [U, C]
 
         # CE(y_l, f(x_l; θ))
         supervised = cross_entropy(views.labels, labeled, config.label_smoothing)

@@ -54,3 +54,21 @@ def accuracy(labels: Array, logits: Array) -> Array:
 def one_hot_best(logits: Array) -> Array:
     """The best class as a distribution: [B, C]."""
     return jax.nn.one_hot(jnp.argmax(logits, axis=-1), logits.shape[-1], dtype=logits.dtype)
+
+
+def moving(average: Array, now: Array, decay: float) -> Array:
+    """One step of a moving average: decay · average + (1 − decay) · now; no gradient flows into it."""
+    return jax.lax.stop_gradient(decay * average + (1 - decay) * now)
+
+
+def risen(weight: float, t: Array | int, ramp_steps: int, dtype: jnp.dtype) -> Array | float:
+    """λ_t = λ exp(−5 (1 − min(1, t / ramp_steps))²): the slow start of Laine and Aila (2017)."""
+    if not ramp_steps:
+        return weight
+    return weight * jnp.exp(-5 * (1 - jnp.minimum(1.0, jnp.asarray(t, dtype) / ramp_steps)) ** 2)
+
+
+def aligned(probabilities: Array, wanted: Array, found: Array) -> Array:
+    """Distribution alignment: p · wanted / found, normalised; both are shares of the classes [C]."""
+    scaled = probabilities * (wanted + 1e-6) / (found + 1e-6)
+    return scaled / jnp.sum(scaled, axis=-1, keepdims=True)

@@ -25,11 +25,11 @@ from typing import Annotated, ClassVar
 
 import jax
 import jax.numpy as jnp
-import optax
 from annotated_types import Ge, Lt
 
 from metapl import optim
-from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best
+from metapl.algorithms.averages import follow_weights
+from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best, risen
 from metapl.types import (
     PSEUDO_LABELS,
     Array,
@@ -94,22 +94,9 @@ def objective(config: MeanTeacher, network: Network, steps: int) -> Objective:
             "labeled_accuracy": accuracy(views.labels, labeled),
             PSEUDO_LABELS: one_hot_best(teacher_logits),
         }
-        t = jnp.asarray(student.updates, views.labeled.dtype)
-        weighted = risen(config, t) * disagreement
-        return LossTerms(supervised, stats, metrics, weighted, memory=teacher)
-
-    def follow(teacher: Weights, student: Learner) -> Weights:
-        # θ' = α_t θ' + (1 − α_t) θ, with t from 1
-        t = jnp.asarray(student.updates, jax.tree.leaves(teacher)[0].dtype)
-        kept = jnp.minimum(1 - 1 / (t + 1), config.decay)
-        return optax.incremental_update(student.current, teacher, 1 - kept)
+        factor = risen(config.weight, student.updates, config.ramp_steps, disagreement.dtype)
+        return LossTerms(supervised, stats, metrics, factor * disagreement, memory=teacher)
 
     labeler = Labeler(lambda student: student.memory, teaches=True)
+    follow = follow_weights(config.decay)
     return Objective(terms, lambda student, _: student.current, follow, lambda student: student.memory, labeler)
-
-
-def risen(config: MeanTeacher, t: Array) -> Array | float:
-    """λ_t = λ exp(−5 (1 − min(1, t / ramp_steps))²)."""
-    if not config.ramp_steps:
-        return config.weight
-    return config.weight * jnp.exp(-5 * (1 - jnp.minimum(1.0, t / config.ramp_steps)) ** 2)

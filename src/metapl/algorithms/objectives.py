@@ -3,7 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
-from metapl.algorithms import fixmatch, mean_teacher, supervised, uda
+from metapl.algorithms import (
+    adamatch,
+    fixmatch,
+    flexmatch,
+    freematch,
+    ict,
+    mean_teacher,
+    mixmatch,
+    softmatch,
+    supervised,
+    temporal_ensembling,
+    uda,
+    vat,
+)
 from metapl.types import MethodConfig, Network, Objective
 
 # settings -> objective(settings, network, steps)
@@ -12,4 +25,12 @@ OBJECTIVES: dict[type[MethodConfig], Callable[[Any, Network, int], Objective]] =
     uda.UDA: uda.objective,
     fixmatch.FixMatch: fixmatch.objective,
     mean_teacher.MeanTeacher: mean_teacher.objective,
+    adamatch.AdaMatch: adamatch.objective,
+    flexmatch.FlexMatch: flexmatch.objective,
+    freematch.FreeMatch: freematch.objective,
+    ict.ICT: ict.objective,
+    mixmatch.MixMatch: mixmatch.objective,
+    softmatch.SoftMatch: softmatch.objective,
+    temporal_ensembling.TemporalEnsembling: temporal_ensembling.objective,
+    vat.VAT: vat.objective,
 }
