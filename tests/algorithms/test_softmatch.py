@@ -1,7 +1,6 @@
 """SoftMatch's step against its equations, written out, in double precision."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 

@@ -28,7 +28,7 @@ def test_steps_by_hand():
                 weights = [0.3 * 0.7 ** (len(past[n]) - 1 - k) for k in range(len(past[n]))]
                 targets[i] = sum(w * z for w, z in zip(weights, past[n], strict=True)) / sum(weights)
 
-        def loss(params, targets=targets, t=t):
+        def loss(params, targets=targets, t=t, views=views):
             factor = 20.0 * np.exp(-5 * (1 - min(1, t / 2)) ** 2)
             z = jax.nn.softmax(forward(params, views.weak))
             return labeled_loss(params, views) + factor * sum(
