@@ -67,7 +67,8 @@ class Stage:
         for name, size in batches.items():
             if size % self.microbatches:
                 raise ValueError(f"{name} = {size} does not divide into microbatches = {self.microbatches}")
-        self.method.check_batches(self.labeled_batch, self.unlabeled_batch)
+        for piece in self.method.pieces:
+            piece.check_batches(self.labeled_batch, self.unlabeled_batch)
         for field in dataclasses.fields(self.method):
             setting = getattr(self.method, field.name)
             if isinstance(setting, Optimizer):

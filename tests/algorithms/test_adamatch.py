@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metapl.algorithms import adamatch
-from tests.algorithms.by_hand import SGD, assert_close, begin, descended, seen, softmax
+from tests.algorithms.single_steps import SGD, assert_close, begin, descended, seen, softmax
 from tests.algorithms.tiny import forward, tiny_network
 
 pytestmark = pytest.mark.usefixtures("float64")

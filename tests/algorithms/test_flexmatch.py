@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metapl.algorithms import flexmatch
-from tests.algorithms.by_hand import ROWS, SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
+from tests.algorithms.single_steps import ROWS, SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
 
 pytestmark = pytest.mark.usefixtures("float64")
 BEFORE = np.array([0, 0, 0, 1, 0, -1, -1, 2, 2, 0, 1, 2])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metapl.algorithms import freematch
-from tests.algorithms.by_hand import SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
+from tests.algorithms.single_steps import SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
 
 pytestmark = pytest.mark.usefixtures("float64")
 BEFORE = freematch.Memory(np.asarray(0.6), np.array([0.5, 0.2, 0.3]), np.array([0.2, 0.2, 0.6]))

@@ -9,7 +9,7 @@ from metapl import optim
 from metapl.algorithms import ict
 from metapl.augment import mixup
 from metapl.schema import ConfigError, validate
-from tests.algorithms.by_hand import SGD, assert_close, begin, descended, labeled_loss, predict, seen
+from tests.algorithms.single_steps import SGD, assert_close, begin, descended, labeled_loss, predict, seen
 from tests.algorithms.tiny import forward
 
 pytestmark = pytest.mark.usefixtures("float64")

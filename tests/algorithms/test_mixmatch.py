@@ -7,7 +7,7 @@ import pytest
 
 from metapl.algorithms import mixmatch
 from metapl.augment import mixup
-from tests.algorithms.by_hand import SGD, assert_close, begin, descended, log_p, predict, seen
+from tests.algorithms.single_steps import SGD, assert_close, begin, descended, log_p, predict, seen
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from metapl.algorithms import softmatch
-from metapl.schema import ConfigError
-from tests.algorithms.by_hand import SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
+from metapl.config import Stage
+from metapl.schema import ConfigError, validate
+from tests.algorithms.single_steps import SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
 
 pytestmark = pytest.mark.usefixtures("float64")
 BEFORE = softmatch.Memory(np.array([0.5, 0.2, 0.3]), np.asarray(0.9), np.asarray(0.05))
@@ -37,6 +38,5 @@ def test_one_step_by_hand(alignment):
 
 
 def test_a_batch_of_one_has_no_variance():
-    views = seen()
-    with pytest.raises(ConfigError, match="unlabeled_batch must be at least 2"):
-        begin(softmatch.SoftMatch(), views=views._replace(weak=views.weak[:1]))
+    with pytest.raises(ConfigError, match="unlabeled_batch = 1: softmatch takes the variance of a batch"):
+        validate(Stage(softmatch.SoftMatch(), unlabeled_batch=1))

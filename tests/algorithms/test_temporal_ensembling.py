@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metapl.algorithms import temporal_ensembling
-from tests.algorithms.by_hand import ROWS, SGD, TOTAL, assert_close, begin, descended, labeled_loss, predict, seen
+from tests.algorithms.single_steps import ROWS, SGD, TOTAL, assert_close, begin, descended, labeled_loss, predict, seen
 from tests.algorithms.tiny import forward
 
 pytestmark = pytest.mark.usefixtures("float64")

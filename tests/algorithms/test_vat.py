@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metapl.algorithms import vat
-from tests.algorithms.by_hand import SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
+from tests.algorithms.single_steps import SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
 
 pytestmark = pytest.mark.usefixtures("float64")
 

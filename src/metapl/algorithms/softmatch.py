@@ -38,7 +38,6 @@ from metapl.algorithms.losses import (
     sharpen,
 )
 from metapl.algorithms.passes import together
-from metapl.schema import ConfigError
 from metapl.types import (
     PSEUDO_LABELS,
     Array,
@@ -75,6 +74,11 @@ class SoftMatch(MethodConfig):
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of each true label that is spread evenly over all classes."""
 
+    def check_batches(self, labeled: int, unlabeled: int) -> None:
+        """Refuse a batch without a variance."""
+        if unlabeled < 2:
+            raise ValueError(f"unlabeled_batch = {unlabeled}: softmatch takes the variance of a batch; take at least 2")
+
 
 class Memory(NamedTuple):
     """Moving averages over the unlabelled batches."""
@@ -89,8 +93,6 @@ def objective(config: SoftMatch, network: Network, steps: int) -> Objective:
     del steps
 
     def start(learner: Learner, views: Views) -> Memory:
-        if len(views.weak) < 2:
-            raise ConfigError("softmatch takes the variance of a batch: unlabeled_batch must be at least 2")
         classes, dtype = learners.classes(network, learner, views.weak), views.weak.dtype
         even = jnp.full((classes,), 1 / classes, dtype)
         return Memory(even, jnp.full((), 1 / classes, dtype), jnp.ones((), dtype))

@@ -53,7 +53,10 @@ def random_views(bench: Bench, labeled_batch: int, key: Array) -> Views:
     unlabeled_batch = bench.unlabeled_batch or labeled_batch
     labels = jnp.arange(labeled_batch, dtype=jnp.int32) % bench.classes
     weak, strong = pictures(weak_key, unlabeled_batch), pictures(strong_key, unlabeled_batch)
-    views = Views(pictures(labeled_key, labeled_batch), labels, weak, strong)
+    labeled, labeled_strong = (
+        pictures(key, labeled_batch) for key in (labeled_key, jax.random.fold_in(labeled_key, 1))
+    )
+    views = Views(labeled, labels, weak, strong, labeled_strong)
     if bench.method.remembers_examples:
         totals = Totals(labeled_batch, unlabeled_batch)
         views = views._replace(indices=Indices(jnp.arange(labeled_batch), jnp.arange(unlabeled_batch), totals))
