@@ -1,8 +1,10 @@
 """`metapl serve` from its flags to its end."""
 
 import http.client
+import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 import threading
@@ -30,8 +32,8 @@ def visit(monkeypatch):
         start(server, service)
 
         def look() -> None:
-            client = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
-            client.request("GET", "/api/model")
+            client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+            client.request("GET", "/api/model", headers={"Authorization": f"Bearer {server.token}"})
             found.update(json.loads(client.getresponse().read()))
             client.close()
             os.kill(os.getpid(), signal.SIGTERM)
@@ -58,10 +60,22 @@ def test_without_its_data_a_run_is_served_all_the_same_and_says_so(run, visit, c
     (copy / "environment.json").write_text(json.dumps(noted | {"data_folders": [str(tmp_path / "gone")]}))
     cli.main(["serve", str(copy), "--port", "0", "--host", "0.0.0.0"])
     said = capsys.readouterr().out
-    assert "Warning: other machines can reach this server" in said
+    assert "Warning: other machines can reach this server; everyone who has its token" in said
+    assert re.search(r"Ready: http://0\.0\.0\.0:\d+/\?token=[\w-]{20,} ", said)
     assert "No labelled examples will be shown: csv: there is no pictures.csv" in said
     assert "were moved or have changed" in visit["why_no_examples"]
     assert str(tmp_path) not in json.dumps(visit)  # where things lie on this machine is not everybody's business
+
+
+@pytest.mark.parametrize("verb", ["serve", "watch"])
+def test_without_the_extra_the_way_out_is_named(run, verb, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "uvicorn" else found(name))
+    with pytest.raises(SystemExit):
+        cli.main([verb, str(run)])
+    assert f"metapl {verb} needs uvicorn, which is not installed: pip install 'metapl[serve]'" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from metapl.cli import main as cli
 from metapl.web.server import Limits, Server
 from metapl.web.watch import live_page
 from metapl.web.watch.live_page import LivePage
-from metapl.web.watch.routes import WatchHandler
+from metapl.web.watch.routes import WATCH
 from tests.report.synthetic_runs import line, make
 
 
@@ -30,7 +30,7 @@ def ask(port: int, path: str, method: str = "GET", **headers: str):
 
 @pytest.fixture
 def server(run):
-    server = Server("127.0.0.1", 0, Limits(stop_s=1), WatchHandler)
+    server = Server("127.0.0.1", 0, Limits(stop_s=1), WATCH)
     server.start(LivePage([run]))
     yield server
     server.service.close()
@@ -38,7 +38,7 @@ def server(run):
 
 
 def test_three_addresses_for_this_machine_and_nothing_else(server, run):
-    port = server.server_port
+    port = server.port
     status, headers, page = ask(port, "/")
     assert (status, page.count("<script>")) == (200, 2)
     assert (
@@ -57,7 +57,7 @@ def test_three_addresses_for_this_machine_and_nothing_else(server, run):
 
 def test_who_waits_for_news_is_told_of_the_end(server):
     found = []
-    waiting = threading.Thread(target=lambda: found.append(ask(server.server_port, "/version?have=1")[2]))
+    waiting = threading.Thread(target=lambda: found.append(ask(server.port, "/version?have=1")[2]))
     waiting.start()
     server.service.close()
     waiting.join(5)
@@ -74,7 +74,7 @@ def visit(monkeypatch):
         start(server, service)
 
         def look() -> None:
-            found["page"] = ask(server.server_port, "/")[2]
+            found["page"] = ask(server.port, "/")[2]
             if "then" in found:
                 found["then"]()
 

@@ -1,8 +1,7 @@
 """Which headers of a request are accepted."""
 
-from email.message import Message
-
 import pytest
+from starlette.datastructures import Headers
 
 from metapl.web import guard
 from metapl.web.guard import Refused
@@ -10,11 +9,8 @@ from metapl.web.guard import Refused
 LIMIT = 1000
 
 
-def headers(*pairs: tuple[str, str]) -> Message:
-    message = Message()
-    for name, value in pairs:
-        message[name] = value
-    return message
+def headers(*pairs: tuple[str, str]) -> Headers:
+    return Headers(raw=[(name.lower().encode(), value.encode("utf-8")) for name, value in pairs])
 
 
 def status(check, *args) -> int:

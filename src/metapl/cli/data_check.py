@@ -46,7 +46,7 @@ def check(args: Sequence[str]) -> None:
       metapl data check digits
       metapl data check ./my_pictures --out audits/mine
       metapl data check cifar10 --data-dir ~/data --near 6 --strict
-      metapl data check ./shards --data.label json.kind
+      metapl data check webdataset --data.path ./shards --data.label json.kind
       metapl data check svhn --data.no-extra
     """
     settings = named_source(DataCheckFlags, "metapl data check", check, args)

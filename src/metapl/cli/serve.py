@@ -30,7 +30,7 @@ class ServeFlags:
     run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a finished run, or of metapl fit."""
     host: str = "127.0.0.1"
-    """Address to serve on. Other addresses than the default let other machines in: there is no password."""
+    """Address to serve on. Other addresses than the default let other machines in, with the token that is printed."""
     port: Annotated[int, Ge(0), Le(65535)] = 8765
     """Port to serve on; 0: any free port. The address is printed."""
     max_mb: Annotated[float, Gt(0), Le(1000)] = 20.0
@@ -45,8 +45,9 @@ def serve(args: Sequence[str]) -> None:
     """Serve a page that predicts the class of a dropped picture.
 
     RUN is the folder of a finished run. The page shows a picture's classes and the nearest labelled examples. The page
-    and its JSON endpoint are for this machine only, unless --host says otherwise; pictures are not kept. Ctrl-C stops.
-    docs/own_pictures.md explains the endpoint.
+    and its JSON endpoint are for this machine only, unless --host says otherwise; then every request needs the token
+    that is printed. Pictures are not kept. Ctrl-C stops. Needs pip install 'metapl[serve]'. docs/own_pictures.md
+    explains the endpoint.
 
     Examples:
       metapl serve runs/mine
@@ -57,15 +58,17 @@ def serve(args: Sequence[str]) -> None:
     validate(flags)
 
     from metapl.system import runtime
-    from metapl.web.guard import is_loopback
+    from metapl.web import require
+
+    require("serve")
     from metapl.web.server import Limits, Server, signals
 
     say = sayer(Terminal())
     runtime.start()
     server = Server(flags.host, flags.port, Limits(max_bytes=round(flags.max_mb * 1e6)))
     try:
-        if not is_loopback(flags.host):
-            say("Warning: other machines can reach this server, and there is no password; anyone there can use it.")
+        if server.token:
+            say("Warning: other machines can reach this server; everyone who has its token can use it.")
         served = prepare(flags, say)
         with signals() as wait:
             server.start(served)
@@ -73,7 +76,7 @@ def serve(args: Sequence[str]) -> None:
             say(f"{wait()}: stopping")
             server.stop()
     finally:
-        server.server_close()
+        server.close()
 
 
 def prepare(flags: ServeFlags, say: Callable[[str], None]) -> "ServedNetwork":

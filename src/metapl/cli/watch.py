@@ -42,7 +42,7 @@ def watch(args: Sequence[str]) -> None:
     RUN is the folder of a run, or one with runs below it (a fit's folder, or runs/ itself). The page is that of metapl
     report; it updates by itself, and keeps what you have opened, sorted or scrolled to. The command ends when the runs
     have finished, failed or been killed, and says which; the browser keeps the last page. For a run on another machine:
-    ssh -L PORT:127.0.0.1:PORT there. docs/watching.md explains more.
+    ssh -L PORT:127.0.0.1:PORT there. Needs pip install 'metapl[serve]'. docs/watching.md explains more.
 
     Examples:
       metapl watch runs/mine
@@ -52,14 +52,17 @@ def watch(args: Sequence[str]) -> None:
     flags = parse(WatchFlags, "metapl watch", watch, args)
     validate(flags)
 
+    from metapl.web import require
+
+    require("watch")
     from metapl.web.server import Limits, Server, signals
     from metapl.web.watch.live_page import FIRST_VISIT_S, LivePage
-    from metapl.web.watch.routes import WatchHandler
+    from metapl.web.watch.routes import WATCH
 
     say = sayer(Terminal())
     live_page = LivePage(flags.runs)
     _check_begun(flags, live_page.begun)
-    server = Server(HOST, flags.port, Limits(stop_s=2.0), WatchHandler)
+    server = Server(HOST, flags.port, Limits(stop_s=2.0), WATCH)
 
     def is_over() -> bool:
         live_page.tick()
@@ -79,7 +82,7 @@ def watch(args: Sequence[str]) -> None:
             live_page.close()
             server.stop()
     finally:
-        server.server_close()
+        server.close()
 
 
 def _check_begun(flags: WatchFlags, begun: bool) -> None:

@@ -1,42 +1,30 @@
-"""Read from clients that may be slow, on purpose or not: one deadline for all bytes, not a timeout for each."""
+"""Cut off clients that are too slow, on purpose or not: one deadline for a request's head, one for everything."""
 
-import io
-import socket
-import time
-from contextlib import suppress
+import asyncio
+from typing import Any
 
-_BLOCK = 1 << 16
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
-class DeadlineReader(io.RawIOBase):
-    """A socket's incoming bytes until a deadline; the socket's own timeout would start again with every byte."""
+def protocol(head_s: float, total_s: float) -> type[H11Protocol]:
+    """uvicorn's protocol with deadlines: it has none for a request's head, nor for a client that does not read."""
 
-    def __init__(self, connection: socket.socket, seconds: float) -> None:
-        super().__init__()
-        self._connection = connection
-        self.restart(seconds)
+    class WithDeadlines(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._deadlines = [
+                self.loop.call_later(head_s, self._cut_off_if_silent),
+                self.loop.call_later(total_s, transport.abort),
+            ]
 
-    def restart(self, seconds: float) -> None:
-        """Set the deadline to so many seconds from now."""
-        self._until = time.monotonic() + seconds
+        def connection_lost(self, exc: Exception | None) -> None:
+            for deadline in self._deadlines:
+                deadline.cancel()
+            super().connection_lost(exc)
 
-    def readable(self) -> bool:
-        return True
+        def _cut_off_if_silent(self) -> None:
+            begun: Any = self.cycle  # None until a request's head is complete
+            if begun is None:
+                self.transport.abort()
 
-    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the client took too long")
-        self._connection.settimeout(left)
-        return self._connection.recv_into(buffer)
-
-
-def drain(connection: socket.socket, seconds: float) -> None:
-    """Read what a client still sends after its reply; closing the connection at once would lose the reply."""
-    until = time.monotonic() + seconds
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_WR)
-        while (left := until - time.monotonic()) > 0:
-            connection.settimeout(left)
-            if not connection.recv(_BLOCK):
-                return
+    return WithDeadlines

@@ -7,8 +7,9 @@ server's own page. And a picture needs a Content-Type that a plain HTML form can
 
 import ipaddress
 import re
-from email.message import Message
 from http import HTTPStatus
+
+from starlette.datastructures import Headers
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[^\s:/@\[\]]+)(?::[0-9]{1,5})?")
 _MOST_DIGITS = 15  # of a Content-Length; a longer number is larger than any limit
@@ -24,9 +25,9 @@ class Refused(Exception):  # noqa: N818 (a normal reply, not an error of the pro
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
 
-def check_host(headers: Message, bound: str) -> None:
+def check_host(headers: Headers, bound: str) -> None:
     """Refuse requests for other host names than this server's. The port may differ, as it does behind a tunnel."""
-    hosts = headers.get_all("Host", [])
+    hosts = headers.getlist("Host")
     match = _HOST.fullmatch(hosts[0].strip()) if len(hosts) == 1 else None
     if match is None:
         raise Refused(HTTPStatus.BAD_REQUEST, "the request must name one Host")
@@ -56,27 +57,27 @@ def _is_address_of(name: str, bound: str) -> bool:
     return address.is_loopback or not is_loopback(bound)
 
 
-def check_origin(headers: Message, method: str) -> None:
+def check_origin(headers: Headers, method: str) -> None:
     """Refuse requests from another site's page; a user may still follow a link from there."""
-    origins, this_server = headers.get_all("Origin", []), f"http://{(headers['Host'] or '').strip()}"
-    from_elsewhere = headers["Sec-Fetch-Site"] in ("cross-site", "same-site")
-    followed = method == "GET" and headers["Sec-Fetch-Mode"] == "navigate"
+    origins, this_server = headers.getlist("Origin"), f"http://{headers.get('Host', '').strip()}"
+    from_elsewhere = headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+    followed = method == "GET" and headers.get("Sec-Fetch-Mode") == "navigate"
     if any(origin.lower() != this_server.lower() for origin in origins) or (from_elsewhere and not followed):
         raise Refused(HTTPStatus.FORBIDDEN, "pages of other sites may not use this server")
 
 
-def has_body(headers: Message) -> bool:
+def has_body(headers: Headers) -> bool:
     """Whether the request has a body."""
     return "Transfer-Encoding" in headers or headers.get("Content-Length", "0").strip() != "0"
 
 
-def body_length(headers: Message, limit: int) -> int:
+def body_length(headers: Headers, limit: int) -> int:
     """Number of bytes of the picture, from the Content-Length."""
     if "Transfer-Encoding" in headers:
         raise Refused(
             HTTPStatus.LENGTH_REQUIRED, "send the picture in one piece, with its Content-Length, not in chunks"
         )
-    lengths = [text.strip() for text in headers.get_all("Content-Length", [])]
+    lengths = [text.strip() for text in headers.getlist("Content-Length")]
     if not lengths:
         raise Refused(HTTPStatus.LENGTH_REQUIRED, "send the picture as the request's body, with its Content-Length")
     if len(lengths) > 1 or not re.fullmatch("[0-9]+", lengths[0], re.ASCII):
@@ -89,13 +90,13 @@ def body_length(headers: Message, limit: int) -> int:
     return int(digits)
 
 
-def check_type(headers: Message) -> None:
+def check_type(headers: Headers) -> None:
     """Refuse what is not declared as an uncompressed picture; the decoder checks later what the bytes really are."""
-    kind = (headers["Content-Type"] or "").split(";")[0].strip().lower()
+    kind = headers.get("Content-Type", "").split(";")[0].strip().lower()
     if not _TYPES.fullmatch(kind):
         raise Refused(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
             "send the picture's bytes as the body, with a Content-Type of image/jpeg, image/png or the like",
         )
-    if (headers["Content-Encoding"] or "identity").strip().lower() != "identity":
+    if headers.get("Content-Encoding", "identity").strip().lower() != "identity":
         raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send the picture without a Content-Encoding")

@@ -1,23 +1,32 @@
-"""The server behind `metapl serve` and `metapl watch`: it limits connections and pictures, and stops when asked to."""
+"""The server behind `metapl serve` and `metapl watch`: uvicorn with limits, which stops when asked to."""
 
 import ipaddress
+import secrets
 import signal
 import socket
-import socketserver
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import HTTPServer
+from http import HTTPStatus
 from typing import Any
 
-from metapl.schema import ConfigError
-from metapl.web.connection import Connection
-from metapl.web.serve.routes import ServeHandler
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 
-_BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+from metapl.schema import ConfigError
+from metapl.web import deadline, replies
+from metapl.web.guard import is_loopback
+from metapl.web.replies import Site
+from metapl.web.serve.routes import SERVE
+from metapl.web.shield import Gate, Shield
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -41,90 +50,102 @@ class Limits:
     """Seconds to finish open requests when the server is asked to stop."""
 
 
-class Server(socketserver.ThreadingMixIn, HTTPServer):
-    """A thread for each connection, up to a limit. It takes its address at once, and listens from `start` on."""
+class Server:
+    """uvicorn in a thread of its own. It takes its address at once, and listens from `start` on."""
 
-    daemon_threads = True  # a client that hangs does not keep the process alive
-    request_queue_size = 64
-
-    service: Any  # what the handler shows: a `ServedNetwork` or a `LivePage`
-
-    def __init__(self, host: str, port: int, limits: Limits, handler: type[Connection] = ServeHandler) -> None:
-        self.host, self.limits, self._verb = host, limits, handler.verb
-        self.address_family = _family(host)
-        self.uploads = threading.BoundedSemaphore(limits.uploads)
-        self._seats = threading.BoundedSemaphore(limits.connections)
-        super().__init__((host, port), handler, bind_and_activate=False)
+    def __init__(self, host: str, port: int, limits: Limits, site: Site = SERVE) -> None:
+        self.host, self.limits, self._site = host, limits, site
+        self.service: Any = None  # what the pages show: a `ServedNetwork` or a `LivePage`
+        self.token = "" if is_loopback(host) else secrets.token_urlsafe(16)
+        self._family = _family(host)
+        self._socket = socket.socket(self._family)
         try:
-            self.server_bind()
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
         except OSError as error:
-            self.server_close()
+            self.close()
             raise ConfigError(
                 f"{host} port {port} cannot be used: {error.strerror or error}; --port 0 takes any free port"
             ) from None
         except OverflowError:
-            self.server_close()
+            self.close()
             raise ConfigError(f"--port takes 0 to 65535, got {port}") from None
-
-    def server_bind(self) -> None:
-        """Bind without asking a name server for this machine's name, as the base class does: that can take seconds."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = self.host, self.server_address[1]
+        self.port: int = self._socket.getsockname()[1]
 
     @property
     def address(self) -> str:
-        """The address to open in a browser."""
-        name = f"[{self.host}]" if self.address_family == socket.AF_INET6 else self.host
-        return f"http://{name}:{self.server_port}/"
+        """The address to open in a browser; it contains the token, if there is one."""
+        name = f"[{self.host}]" if self._family == socket.AF_INET6 else self.host
+        return f"http://{name}:{self.port}/" + (f"?token={self.token}" if self.token else "")
 
     def start(self, service: Any) -> None:
         """Accept requests in a thread of its own."""
         self.service = service
-        self.server_activate()
-        self._accepting = threading.Thread(target=self.serve_forever, args=(0.1,), name="accepting", daemon=True)
-        self._accepting.start()
+        limits = self.limits
+        total_s = limits.head_s + 3 * limits.body_s  # to receive, to compute, and to send
+        config = uvicorn.Config(
+            self._application(),
+            http=deadline.protocol(limits.head_s, total_s),
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",  # text that a client sends must not reach the terminal
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=limits.connections + 1,
+            backlog=64,
+            h11_max_incomplete_event_size=1 << 16,
+            timeout_graceful_shutdown=limits.stop_s,  # type: ignore[arg-type]
+        )
+        self._uvicorn = uvicorn.Server(config)
+        self._socket.listen(64)
+        self._thread = threading.Thread(
+            target=self._uvicorn.run, kwargs={"sockets": [self._socket]}, name="serving", daemon=True
+        )
+        self._thread.start()
+        while not self._uvicorn.started and self._thread.is_alive():
+            time.sleep(0.01)
 
     def stop(self) -> None:
         """Accept no more requests; wait up to `stop_s` for the open ones."""
-        self.shutdown()
-        self._accepting.join()
-        self.server_close()
-        until = time.monotonic() + self.limits.stop_s
-        for _ in range(self.limits.connections):
-            if not self._seats.acquire(timeout=max(0.0, until - time.monotonic())):
-                return
+        self._uvicorn.should_exit = True
+        self._thread.join(self.limits.stop_s + 5)
+        self.close()
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the connection, or refuse it with 503 if there are too many."""
-        if not self._seats.acquire(blocking=False):
-            with suppress(OSError):
-                request.settimeout(0)
-                request.send(_BUSY)
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:  # the system has no thread left
-            self._seats.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, then free the place for another connection."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._seats.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report errors, except for clients that go away or are too slow."""
-        error = sys.exception()
-        if not isinstance(error, (ConnectionError, TimeoutError)):
-            self.complain(f"{type(error).__name__}: {error}")
+    def close(self) -> None:
+        """Give the address back."""
+        self._socket.close()
 
     def complain(self, sentence: str) -> None:
         """Print an error on one line of the terminal."""
         line = "".join(char if char.isprintable() else "�" for char in sentence)
-        print(f"metapl {self._verb}: {line}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"metapl {self._site.verb}: {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+    def _application(self) -> Starlette:
+        app = Starlette(
+            routes=self._site.routes(),
+            middleware=[
+                Middleware(Shield, self.limits.body_s, self.limits.linger_s, self.complain),
+                Middleware(Gate, self.host, self.port, self.token),
+            ],
+            exception_handlers={HTTPException: _no_such_page},
+        )
+        app.router.redirect_slashes = False
+        app.state.service, app.state.limits = self.service, self.limits
+        app.state.uploads = threading.BoundedSemaphore(self.limits.uploads)
+        return app
+
+
+def _no_such_page(request: Request, error: Exception) -> Response:
+    """Say what is wrong with an address or a method that no page has."""
+    del request
+    assert isinstance(error, HTTPException)
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return replies.error("there is nothing at this address", error.status_code)
+    methods = sorted((error.headers or {}).get("Allow", "").split(", "))
+    return replies.error(f"this address takes {' or '.join(methods)}", error.status_code, {"Allow": ", ".join(methods)})
 
 
 @contextmanager

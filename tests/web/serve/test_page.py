@@ -48,7 +48,7 @@ def opened(page, server):
     page.open(server.address)
     page.wait_for("document.querySelector('#about').textContent.includes('mine')")
     yield page
-    assert page.hosts == {f"127.0.0.1:{server.server_port}"}
+    assert page.hosts == {f"127.0.0.1:{server.port}"}
 
 
 def test_a_picture_is_shown_with_its_classes_and_its_neighbours(opened, place, served):

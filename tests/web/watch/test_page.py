@@ -9,7 +9,7 @@ from metapl.system.lock import locked
 from metapl.web.server import Limits, Server
 from metapl.web.watch import live_page
 from metapl.web.watch.live_page import LivePage
-from metapl.web.watch.routes import WatchHandler
+from metapl.web.watch.routes import WATCH
 from tests.report.synthetic_runs import finish, line, make, settings
 
 CURVE = "document.querySelector('#run-2 figure path.c0').getAttribute('d')"
@@ -29,7 +29,7 @@ def server(runs, monkeypatch):
     monkeypatch.setattr(live_page, "SCAN_S", 0)
     monkeypatch.setattr(live_page, "SHORTEST_S", 0)
     monkeypatch.setattr(live_page, "SHARE", 1e9)
-    server = Server("127.0.0.1", 0, Limits(stop_s=1), WatchHandler)
+    server = Server("127.0.0.1", 0, Limits(stop_s=1), WATCH)
     with locked(runs / "b"):
         server.start(LivePage([runs]))
         yield server
@@ -80,5 +80,5 @@ def test_the_page_follows_the_run_and_the_reader_loses_nothing(page, server, run
     server.stop()
     page.wait_for("document.querySelector('#connection').innerText.includes('metapl watch has ended')")
     assert page.errors == []
-    assert page.hosts == {f"127.0.0.1:{server.server_port}"}
+    assert page.hosts == {f"127.0.0.1:{server.port}"}
     assert not page.scrolls_sideways()

@@ -1,83 +1,97 @@
 """Which page, file or JSON `metapl serve` has at which address."""
 
-import re
+import asyncio
+import threading
+from collections.abc import Callable
 from http import HTTPStatus
 from importlib import resources
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
 
 from metapl.data.reading.decode import BadImage
 from metapl.report import html
 from metapl.web import guard
-from metapl.web.connection import HTML, POST, READ, Connection, Reply, as_json
 from metapl.web.guard import Refused
+from metapl.web.replies import JSONReply, Site
 
-_EXAMPLE = re.compile(r"/api/examples/([0-9]{1,9})\.png", re.ASCII)
 _FILES = {
-    "/": ("page.html", HTML),
-    "/page.css": ("page.css", "text/css; charset=utf-8"),
-    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/": ("page.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 
 
-class ServeHandler(Connection):
-    """The page, its files, and the JSON endpoint."""
-
-    def reply(self, path: str) -> Reply:
-        """One address takes pictures; all others are for reading."""
-        if path in _FILES:
-            self.allow(READ)
-            name, kind = _FILES[path]
-            return Reply(HTTPStatus.OK, kind, _file(name))
-        if path == "/api/predict":
-            self.allow(POST)
-            return self._predict()
-        if path == "/api/model":
-            self.allow(READ)
-            return as_json(self.server.service.model() | {"max_bytes": self.server.limits.max_bytes})
-        if path == "/healthz":
-            self.allow(READ)
-            return as_json({"status": "ready"})
-        if match := _EXAMPLE.fullmatch(path):
-            self.allow(READ)
-            return self._example(int(match[1]))
-        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address")
-
-    def _predict(self) -> Reply:
-        guard.check_type(self.headers)
-        length = guard.body_length(self.headers, self.server.limits.max_bytes)
-        if not self.server.uploads.acquire(blocking=False):
-            sentence = "the server is busy with other pictures; try again in a moment"
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, sentence, Retry_After="1")
-        try:
-            return as_json(self.server.service.predict(self._body(length)))
-        except BadImage as error:
-            raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error.name}: {error.reason}") from None
-        finally:
-            self.server.uploads.release()
-
-    def _body(self, length: int) -> bytes:
-        """Read the picture's bytes; a client that waits for "100 Continue" gets it first."""
-        if (self.headers["Expect"] or "").lower() == "100-continue":
-            self.send_response_only(HTTPStatus.CONTINUE)
-            self.end_headers()
-        self.deadline.restart(self.server.limits.body_s)
-        try:
-            body = self.rfile.read(length)
-        except TimeoutError:
-            raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the picture did not arrive in time") from None
-        self.unread = False
-        if len(body) < length:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"the picture was cut off after {len(body)} of {length} bytes")
-        return body
-
-    def _example(self, index: int) -> Reply:
-        picture = self.server.service.example(index)
-        if picture is None:
-            raise Refused(HTTPStatus.NOT_FOUND, "there is no example with this number")
-        return Reply(HTTPStatus.OK, "image/png", picture)
+def routes() -> list[BaseRoute]:
+    """One address takes pictures; all others are for reading."""
+    return [
+        *(Route(path, _sender(name, kind)) for path, (name, kind) in _FILES.items()),
+        Route("/api/predict", _predict, methods=["POST"]),
+        Route("/api/model", _model),
+        Route("/api/examples/{number:int}.png", _example),
+        Route("/healthz", _ready),
+    ]
 
 
-def _file(name: str) -> bytes:
-    """A file of the page; its style follows the one that all pages share."""
-    shared = html.page_file("base.css").encode() if name == "page.css" else b""
-    return shared + resources.files("metapl.web.serve").joinpath("page", name).read_bytes()
+SERVE = Site("serve", routes)
+
+
+async def _predict(request: Request) -> Response:
+    state: Any = request.app.state
+    guard.check_type(request.headers)
+    guard.body_length(request.headers, state.limits.max_bytes)
+    uploads: threading.BoundedSemaphore = state.uploads
+    if not uploads.acquire(blocking=False):
+        sentence = "the server is busy with other pictures; try again in a moment"
+        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, sentence, Retry_After="1")
+    try:
+        picture = await _body(request, state.limits.body_s)
+        return JSONReply(await run_in_threadpool(state.service.predict, picture))
+    except BadImage as error:
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"{error.name}: {error.reason}") from None
+    finally:
+        uploads.release()
+
+
+async def _body(request: Request, seconds: float) -> bytes:
+    """Read the picture's bytes; h11 makes sure that they are as many as the Content-Length says."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await request.body()
+    except TimeoutError:
+        raise Refused(HTTPStatus.REQUEST_TIMEOUT, "the picture did not arrive in time") from None
+    except ClientDisconnect:
+        raise Refused(HTTPStatus.BAD_REQUEST, "the picture was cut off") from None
+
+
+def _model(request: Request) -> Response:
+    state: Any = request.app.state
+    return JSONReply(state.service.model() | {"max_bytes": state.limits.max_bytes})
+
+
+def _example(request: Request) -> Response:
+    picture = request.app.state.service.example(request.path_params["number"])
+    if picture is None:
+        raise Refused(HTTPStatus.NOT_FOUND, "there is no example with this number")
+    return Response(picture, media_type="image/png")
+
+
+def _ready(request: Request) -> Response:
+    del request
+    return JSONReply({"status": "ready"})
+
+
+def _sender(name: str, kind: str) -> Callable[[Request], Response]:
+    """A function that sends a file of the page; its style follows the one that all pages share."""
+
+    def send(request: Request) -> Response:
+        del request
+        shared = html.page_file("base.css").encode() if name == "page.css" else b""
+        content = shared + resources.files("metapl.web.serve").joinpath("page", name).read_bytes()
+        return Response(content, media_type=kind)
+
+    return send

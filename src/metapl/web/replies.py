@@ -1,0 +1,29 @@
+"""Replies in JSON, and what a site is."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+
+
+class JSONReply(Response):
+    """A reply in JSON, for programs; characters that are not valid text are replaced."""
+
+    media_type = "application/json; charset=utf-8"
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+
+
+class Site(NamedTuple):
+    """What a verb shows."""
+
+    verb: str  # the command that errors are printed for
+    routes: Callable[[], Sequence[BaseRoute]]
+
+
+def error(sentence: str, status: int, headers: Mapping[str, str] | None = None) -> JSONReply:
+    """An error with a sentence."""
+    return JSONReply({"error": sentence}, status, headers)
