@@ -22,6 +22,7 @@ from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
+from metapl.models.patches import Patches
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
 from metapl.models.stacked import stack
@@ -36,6 +37,7 @@ SMALL = {
     ResNet: ResNet(depth=18, channels=4, stem="cifar", zero_init=False),
     EfficientNet: EfficientNet(width=0.05, depth=0.25, stem="cifar"),
     EfficientNetLite: EfficientNetLite(width=0.05, depth=0.25, stem="cifar"),
+    Patches: Patches(side=2, scales=(1, 2), centroids=4, components=3),
     Heads: Heads(WideResNet(depth=10, width=1), groups=(HeadGroup(2), HeadGroup(2, (4,)))),
 }
 SHAPES = {MLP: (2,), ReducedTeacher: (3,)}

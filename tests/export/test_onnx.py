@@ -16,6 +16,7 @@ from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
+from metapl.models.patches import Patches
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
 from metapl.models.wide_resnet import WideResNet
@@ -32,6 +33,7 @@ NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (EfficientNet(width=0.1, depth=0.1, remat=True), (33, 32, 3)),
     (EfficientNetLite(width=0.1, depth=0.1), (33, 32, 3)),
     (ReducedTeacher(hidden=4, residual=True), (3,)),
+    (Patches(side=2, scales=(1, 2), centroids=4, components=3), (9, 10, 1)),
     (Heads(WideResNet(depth=10), 9, mirror=True, groups=(HeadGroup(2), HeadGroup(3, (4, 2)))), (8, 10, 1)),
 ]
 

@@ -8,9 +8,9 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from metapl.features import patches
-from metapl.features.patches import Patches, PatchSettings
+from metapl.models.patches import CONTRAST, Patches, averages, patch_side, patches_of, triangles
 
-SMALL = PatchSettings(patch=3, centroids=24, components=16)
+SMALL = Patches(side=3, scales=(1, 2), centroids=24, components=16)
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +20,13 @@ def digits():
 
 
 @pytest.fixture(scope="module")
-def learnt(digits) -> Patches:
+def learnt(digits):
     return patches.learn(digits[0][:600], SMALL)
+
+
+@pytest.fixture(scope="module")
+def encode(learnt):
+    return patches.frozen(learnt, SMALL)
 
 
 def test_whitening_makes_the_patches_covariance_almost_the_identity():
@@ -33,18 +38,22 @@ def test_whitening_makes_the_patches_covariance_almost_the_identity():
 
 def test_the_code_is_the_equation(learnt, digits):
     """One patch, by hand: max(0, mean distance − distance)."""
-    picture = digits[0][:1, :3, :3]  # a picture that is a single patch
+    picture, codes = digits[0][:1, :3, :3], learnt["codes"]["scale1"]  # a picture that is a single patch
     p = picture.reshape(-1).astype(np.float64)
-    p = (p - p.mean()) / np.sqrt(p.var() + patches.CONTRAST)
-    z = (p - np.asarray(learnt.patch_mean)) @ np.asarray(learnt.whitening)
-    distances = np.linalg.norm(z - np.asarray(learnt.centroids), axis=1)
-    code = np.maximum(0, distances.mean() - distances)
-    one = patches._patches(jnp.asarray(picture), 3)
+    p = (p - p.mean()) / np.sqrt(p.var() + CONTRAST)
+    z = (p - codes["patch_mean"]) @ codes["whitening"]
+    distances = np.linalg.norm(z - codes["centroids"], axis=1)
+    one = patches_of(jnp.asarray(picture, jnp.float32), 3)
     np.testing.assert_allclose(one.reshape(-1), p, rtol=1e-5, atol=1e-6)
-    pooled = patches.pool(learnt, jnp.asarray(np.tile(picture, (1, 2, 2, 1))), 3)
-    assert pooled.shape == (1, 4 * 24)
-    corner = patches.pool(learnt, jnp.asarray(np.tile(picture, (1, 2, 2, 1))[:, :4, :4]), 3)
-    np.testing.assert_allclose(corner[0, :24], code, atol=1e-4)
+    code = triangles((one - codes["patch_mean"]) @ codes["whitening"], codes["centroids"])
+    np.testing.assert_allclose(code.reshape(-1), np.maximum(0, distances.mean() - distances), atol=1e-4)
+
+
+def test_codes_are_averaged_over_the_cells_of_a_grid():
+    codes = np.random.default_rng(0).normal(size=(2, 5, 4, 3)).astype(np.float32)
+    cells = averages(jnp.asarray(codes), 2).reshape(2, 2, 2, 3)
+    np.testing.assert_allclose(cells[:, 1, 0], codes[:, 3:, :2].mean((1, 2)), atol=1e-6)
+    assert averages(jnp.asarray(codes), 3).shape == (2, 27)
 
 
 def test_learning_again_gives_the_same_bits(learnt, digits):
@@ -52,16 +61,23 @@ def test_learning_again_gives_the_same_bits(learnt, digits):
     jax.tree.map(np.testing.assert_array_equal, again, learnt)
 
 
-def test_features_are_standardised_and_as_many_as_asked_for(learnt, digits):
-    features = np.asarray(patches.encode(learnt, jnp.asarray(digits[0][:600])))
+def test_features_are_standardised_and_as_many_as_asked_for(encode, digits):
+    features = encode(digits[0][:600])
     assert features.shape == (600, 16)
     assert np.mean(features**2) == pytest.approx(1, rel=0.1)
 
 
+def test_fewer_pictures_than_features_leave_the_others_zero(digits):
+    few = patches.frozen(patches.learn(digits[0][:10], SMALL), SMALL)(digits[0][:20])
+    assert few.shape == (20, 16)
+    assert np.isfinite(few).all()
+    assert not few[:, 10:].any()
+
+
 def test_a_linear_classifier_on_the_features_beats_one_on_the_same_number_of_pixels_components(digits):
     pictures, labels = digits
-    learnt = patches.learn(pictures[:1000], PatchSettings(patch=3, centroids=64, components=64))
-    features = np.asarray(patches.encode(learnt, jnp.asarray(pictures)))
+    settings = Patches(side=3, centroids=64, components=64)
+    features = patches.frozen(patches.learn(pictures[:1000], settings), settings)(pictures)
     pixels = pictures.reshape(len(pictures), -1) / 255
     scores = [
         LogisticRegression(max_iter=2000).fit(x[:100], labels[:100]).score(x[1000:], labels[1000:])
@@ -70,10 +86,10 @@ def test_a_linear_classifier_on_the_features_beats_one_on_the_same_number_of_pix
     assert scores[0] > scores[1]
 
 
-def test_a_blank_picture_has_finite_features(learnt):
-    assert np.isfinite(patches.encode(learnt, jnp.zeros((1, 8, 8, 1), jnp.uint8))).all()
+def test_a_blank_picture_has_finite_features(encode):
+    assert np.isfinite(encode(np.zeros((1, 8, 8, 1), np.uint8))).all()
 
 
 def test_patches_of_tiny_pictures_are_smaller():
-    assert patches.patch_side((8, 8, 1), PatchSettings()) == 4
-    assert patches.patch_side((32, 32, 3), PatchSettings()) == 6
+    assert patch_side((8, 8), 6) == 4
+    assert patch_side((32, 32), 6) == 6

@@ -1,18 +1,14 @@
 """Stored views: what stands where, and a file that is continued to the same bits."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from metapl.augment import views
 from metapl.features import stored_views
+from metapl.features.encoders import Pixels
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (10, 8, 8, 1), np.uint8)
 AUGMENTATION = views.usual(mirrored=False, shift_pixels=1)
-
-
-def encode(pictures):
-    return pictures.reshape(len(pictures), -1).astype(jnp.float32) / 255
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +17,7 @@ def small_batches(monkeypatch):
 
 
 def compute(path, **changes):
-    return stored_views.compute(path, {"format": 1}, PICTURES, encode, AUGMENTATION, pairs=2, **changes)
+    return stored_views.compute(path, {"format": 1}, PICTURES, Pixels(), AUGMENTATION, pairs=2, **changes)
 
 
 def test_the_first_view_is_the_picture_the_next_are_weak_and_the_last_are_strong(tmp_path):

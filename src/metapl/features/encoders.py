@@ -5,26 +5,28 @@ without labels, once for each cache folder.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from functools import partial
+import math
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import jax
-import jax.numpy as jnp
 import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
 from numpy.typing import NDArray
 
 from metapl.data.sources.features import Features
 from metapl.features import lite, patches
-from metapl.features.patches import PatchSettings
+from metapl.features.frozen import Frozen
 from metapl.features.stored_views import Encode
 from metapl.models import packages
+from metapl.models.assemble import Encoder
+from metapl.models.patches import Patches
+from metapl.schema import ConfigError
 
 Say = Callable[[str], None]
 Pictures = NDArray[np.uint8]
+Values = NDArray[np.float32]
 BEST: Final = "efficientnet_lite0"  # of those that are pretrained; the others take longer
-Learnt = TypeVar("Learnt", patches.Patches, lite.Scale)
 
 
 def settled(config: Features) -> Features:
@@ -38,35 +40,57 @@ def identity(config: Features) -> list[Any]:
     """What the features depend on besides the pictures: the encoder's settings, and its weights' SHA-256."""
     if config.encoder in packages.NAMES:
         return [config.encoder, packages.checksum(config.encoder), config.encoder_size]
-    return [config.encoder, config.components, config.centroids]
+    return [config.encoder, config.components, config.centroids, patch_settings(config)]
 
 
 def build(config: Features, to_learn_from: Callable[[], Sequence[Pictures]], folder: Path, say: Say) -> Encode:
     """Make the function that encodes pictures; `to_learn_from` reads those that it learns from, if it has to."""
     if config.encoder == "pixels":
-        return lambda batch: batch.reshape(len(batch), -1).astype(jnp.float32) / 255
+        return Pixels()
     if config.encoder in packages.NAMES:
         network = lite.load(config.encoder, config.encoder_size)
-        scale = _kept(folder / "scale.npz", lite.Scale, lambda: lite.learn_scale(network, to_learn_from()))
-        return jax.tree_util.Partial(lite.encode, network, scale)
+        scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(network, to_learn_from())._asdict())
+        return network.scaled(**scale)
+    settings = patch_settings(config)
 
-    def learn() -> patches.Patches:
+    def learn() -> Mapping[str, Values]:
         say(f"learning {config.centroids} patches from the pictures, without labels")
-        settings = PatchSettings(centroids=config.centroids, components=config.components)
-        return patches.learn(np.concatenate(to_learn_from()), settings)
+        return flatten_dict(patches.learn(np.concatenate(to_learn_from()), settings), sep="/")
 
-    return partial(patches.encode, _kept(folder / "patches.npz", patches.Patches, learn))
+    return patches.frozen(unflatten_dict(_kept(folder / "patches.npz", learn), sep="/"), settings)
 
 
-def _kept(path: Path, kind: type[Learnt], learn: Callable[[], Learnt]) -> Learnt:
+def patch_settings(config: Features) -> Patches:
+    """The network of the encoder `patches`."""
+    return Patches(centroids=config.centroids, components=config.components)
+
+
+def encoder_of(encode: Encode) -> Encoder:
+    """The network behind a function that encodes, for a network of heads; ConfigError if there is none."""
+    if not isinstance(encode, Frozen):
+        raise ConfigError("the encoder pixels is no network that heads can be put on; choose patches or a network")
+    return encode.encoder
+
+
+class Pixels:
+    """The encoder that leaves pictures as they are."""
+
+    def __call__(self, pictures: Pictures) -> Values:
+        """Pixels from 0 to 1: [N, D]."""
+        return pictures.reshape(len(pictures), -1).astype(np.float32) / np.float32(255)
+
+    def width(self, shape: tuple[int, ...]) -> int:
+        """How many pixels there are."""
+        return math.prod(shape)
+
+
+def _kept(path: Path, learn: Callable[[], Mapping[str, Values]]) -> dict[str, Values]:
     """Read what was learnt before, or learn it and write it."""
-    if path.exists():
-        with np.load(path, allow_pickle=False) as kept:
-            return kind(*(jnp.asarray(kept[name]) for name in kind._fields))
-    learnt = learn()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    growing = path.with_suffix(".new.npz")
-    arrays: dict[str, Any] = {name: np.asarray(part) for name, part in learnt._asdict().items()}
-    np.savez(growing, **arrays)
-    growing.replace(path)
-    return learnt
+    if not path.exists():
+        learnt: dict[str, Any] = {name: np.asarray(part) for name, part in learn().items()}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        growing = path.with_suffix(".new.npz")
+        np.savez(growing, **learnt)
+        growing.replace(path)
+    with np.load(path, allow_pickle=False) as kept:
+        return {name: kept[name] for name in kept.files}

@@ -1,121 +1,66 @@
-"""An encoder that needs no pretraining: patches that k-means learns from the pictures themselves (Coates et al., 2011).
+"""Learn the codes of patches (models/patches.py) from pictures, without labels.
 
-    p      = a patch of 6×6 pixels, minus its mean, divided by its standard deviation
-    z      = W (p − m)                                   m, W: mean and ZCA whitening of the patches
-    f_k(z) = max(0, mean_j ‖z − c_j‖ − ‖z − c_k‖)         c: centroids of k-means ("triangle" code)
-    F      = the mean of f over each quadrant of the picture: 4 K numbers
-    x      = P (F − μ) / σ                               μ, σ, P: standardisation and PCA of F
-
-| symbol    | name                                  |
-|-----------|---------------------------------------|
-| m, W      | patch_mean, whitening                 |
-| c         | centroids                             |
-| μ, 1/σ, P | feature_mean, feature_scale, projection |
-
-All of it is learnt without labels, and repeatably: what is sampled and learnt depends on the pictures and the settings
-alone.
+All of it is repeatable: what is sampled and learnt depends on the pictures and the settings alone.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_limits
 
-from metapl.types import Array
+from metapl.features.frozen import Frozen
+from metapl.models.assemble import Encoder
+from metapl.models.heads import Heads
+from metapl.models.patches import Patches, Pooled, patch_side, patches_of, shrunk
+from metapl.types import Array, PyTree, Weights
 
 PICTURES, PATCHES = 3000, 60_000  # what is sampled to learn from
 PCA_PICTURES = 6000
-CONTRAST = 10.0  # added to a patch's variance, of values up to 255: flat patches stay flat
 WHITENING = 0.1  # added to the eigenvalues: directions that hold noise alone are not blown up
-BATCH = 256  # pictures encoded at a time
+BATCH = 64  # pictures at a time
 
 Pictures = NDArray[np.uint8]  # [N, H, W, C]
+Values = NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class PatchSettings:
-    """How patches are learnt."""
-
-    patch: Annotated[int, Ge(2)] = 6
-    """Side of a patch in pixels."""
-    centroids: Annotated[int, Ge(2)] = 320
-    """Centroids of k-means (K)."""
-    components: Annotated[int, Ge(1)] = 320
-    """Features of a picture: the components of PCA that are kept."""
-
-
-class Patches(NamedTuple):
-    """What was learnt."""
-
-    patch_mean: Array  # [D]
-    whitening: Array  # [D, D]
-    centroids: Array  # [K, D]
-    feature_mean: Array  # [4 K]
-    feature_scale: Array  # [4 K]
-    projection: Array  # [4 K, components]
-
-
-def learn(pictures: Pictures, settings: PatchSettings) -> Patches:
-    """Learn the encoder from pictures, without labels."""
+def learn(pictures: Pictures, settings: Patches) -> PyTree:
+    """Learn the weights of the network `patches`, without its head."""
     draw = np.random.RandomState(0)
-    side = patch_side(pictures.shape[1:], settings)
     sample = pictures[np.sort(draw.permutation(len(pictures))[:PICTURES])]
-    patches = np.asarray(_in_batches(lambda some: _patches(some, side), sample))
-    patches = patches.reshape(-1, patches.shape[-1])
+    codes: dict[str, Any] = {f"scale{scale}": _codes(sample, settings, scale, draw) for scale in settings.scales}
+    some = pictures[np.sort(draw.permutation(len(pictures))[:PCA_PICTURES])]
+    pooled = _in_batches(lambda batch: jnp.asarray(Pooled(settings).apply({"params": codes}, batch)), some)
+    return {"codes": codes} | _projection(pooled, settings.components)
+
+
+def frozen(params: PyTree, settings: Patches) -> Frozen:
+    """Make the encoder of what was learnt."""
+    width = params["projection"].shape[-1]
+    scale = {"mean": jnp.zeros(width), "factor": jnp.ones(width)}
+    weights = Weights({"encoder": jax.tree.map(jnp.asarray, params), "scale": scale}, {})
+    return Frozen(Encoder(Heads(settings, colour=False), weights, (0.0,), (1 / 255,)))
+
+
+def _codes(sample: Pictures, settings: Patches, scale: int, draw: np.random.RandomState) -> dict[str, Values]:
+    """m, W and c of one scale."""
+
+    def all_patches(batch: Array) -> Array:
+        small = shrunk(batch, scale)
+        return patches_of(small, patch_side(small.shape[1:3], settings.side))
+
+    patches = _in_batches(all_patches, sample, max(1, -(-PATCHES // len(sample))), draw)
     patches = patches[draw.permutation(len(patches))[:PATCHES]]
     mean, whitening = _whitening(patches)
     centroids = _centroids(((patches - mean) @ whitening).astype(np.float32), settings.centroids)
-    raw = Patches(*(jnp.asarray(part) for part in (mean, whitening, centroids)), *[jnp.zeros(())] * 3)
-    some = pictures[np.sort(draw.permutation(len(pictures))[:PCA_PICTURES])]
-    pooled = np.asarray(_in_batches(lambda batch: pool(raw, batch, side), some))
-    return raw._replace(**_projection(pooled, settings.components))
+    return {"patch_mean": mean, "whitening": whitening, "centroids": centroids}
 
 
-def encode(patches: Patches, pictures: Array) -> Array:
-    """Compute the features of pictures [N, H, W, C] of uint8: [N, components]; pure."""
-    side = round((patches.patch_mean.shape[0] // pictures.shape[-1]) ** 0.5)
-    pooled = pool(patches, pictures, side)
-    return ((pooled - patches.feature_mean) * patches.feature_scale) @ patches.projection
-
-
-def patch_side(shape: tuple[int, ...], settings: PatchSettings) -> int:
-    """Side of a patch: the setting, or half of a picture that is smaller than two patches."""
-    return min(settings.patch, max(2, min(shape[0], shape[1]) // 2))
-
-
-def pool(patches: Patches, pictures: Array, side: int) -> Array:
-    """F: the triangle code of all patches, averaged over quadrants: [N, 4 K]."""
-    z = (_patches(pictures, side) - patches.patch_mean) @ patches.whitening
-    c = patches.centroids
-    squares = jnp.sum(z**2, -1, keepdims=True) - 2 * z @ c.T + jnp.sum(c**2, -1)
-    distances = jnp.sqrt(jnp.maximum(squares, 0))
-    code = jnp.maximum(0, jnp.mean(distances, -1, keepdims=True) - distances)  # [N, h, w, K]
-    halves = [half for rows in jnp.array_split(code, 2, axis=1) for half in jnp.array_split(rows, 2, axis=2)]
-    return jnp.concatenate([jnp.mean(half, (1, 2)) for half in halves], -1)
-
-
-def _patches(pictures: Array, side: int) -> Array:
-    """All patches, of every second place in pictures that are not tiny, normalised: [N, h, w, side² C]."""
-    stride = 2 if pictures.shape[1] > 3 * side else 1
-    patches = jax.lax.conv_general_dilated_patches(
-        pictures.astype(jnp.float32),
-        (side, side),
-        (stride, stride),
-        "VALID",
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-    )
-    mean, variance = jnp.mean(patches, -1, keepdims=True), jnp.var(patches, -1, keepdims=True)
-    return (patches - mean) / jnp.sqrt(variance + CONTRAST)
-
-
-def _whitening(patches: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def _whitening(patches: Values) -> tuple[Values, Values]:
     """m and W: after them, the patches' covariance is (almost) the identity."""
     mean = patches.mean(0)
     values, vectors = np.linalg.eigh(np.cov(patches.T))
@@ -123,27 +68,49 @@ def _whitening(patches: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArr
     return mean, whitening.astype(np.float32)
 
 
-def _centroids(patches: NDArray[np.float32], count: int) -> NDArray[np.float32]:
+def _centroids(patches: Values, count: int) -> Values:
     # One thread: the order in which threads add up their shares would change the last bits.
     with threadpool_limits(1):
         means = KMeans(min(count, len(patches)), init="random", n_init=1, max_iter=12, random_state=0).fit(patches)
-    return np.asarray(means.cluster_centers_, np.float32)
+    found = np.asarray(means.cluster_centers_, np.float32)
+    return np.resize(found, (count, found.shape[1]))  # repeated if there are fewer patches than that
 
 
-def _projection(pooled: NDArray[np.float32], components: int) -> dict[str, Array]:
-    """μ, 1/σ and P; the projected features have a mean square of 1 over all."""
+def _projection(pooled: Values, components: int) -> dict[str, Values]:
+    """μ, 1/σ and P; the projected features have a mean square of 1 over all, and are at most as many as the codes."""
     mean, deviation = pooled.mean(0), pooled.std(0)
-    scale = np.where(deviation > 0, 1 / np.maximum(deviation, 1e-6), 0)
+    scale = np.where(deviation > 0, 1 / np.maximum(deviation, 1e-6), 0).astype(np.float32)
     standard = (pooled - mean) * scale
-    values, vectors = np.linalg.eigh(np.cov(standard.T))
-    vectors = vectors[:, ::-1][:, :components] / np.sqrt(max(values[::-1][:components].mean(), 1e-12))
-    return {
-        "feature_mean": jnp.asarray(mean, jnp.float32),
-        "feature_scale": jnp.asarray(scale, jnp.float32),
-        "projection": jnp.asarray(vectors, jnp.float32),
-    }
+    vectors = _leading(standard, components)
+    vectors /= np.sqrt(max(np.mean((standard @ vectors) ** 2), 1e-12))
+    return {"feature_mean": mean, "feature_scale": scale, "projection": vectors.astype(np.float32)}
 
 
-def _in_batches(function: Callable[[Array], Array], pictures: Pictures) -> NDArray[np.float32]:
+def _leading(standard: Values, components: int) -> Values:
+    """The leading eigenvectors of the covariance [D, components]; by the rows' products if there are fewer rows."""
+    rows, size = standard.shape
+    if size <= rows:
+        vectors = np.linalg.eigh(standard.T @ standard)[1][:, ::-1][:, :components]
+    else:
+        values, left = np.linalg.eigh(standard @ standard.T)
+        left, values = left[:, ::-1][:, :components], values[::-1][:components]
+        vectors = standard.T @ (left / np.sqrt(np.maximum(values, 1e-6)))
+    missing = components - vectors.shape[1]  # too few pictures or codes: the others are zero
+    return np.pad(vectors, ((0, 0), (0, missing)))
+
+
+def _in_batches(
+    function: Callable[[Array], Array], pictures: Pictures, each: int = 0, draw: np.random.RandomState | None = None
+) -> Values:
+    """Apply a function to all pictures; keep all rows, or `each` random ones of every picture."""
     compiled = jax.jit(function)
-    return np.concatenate([np.asarray(compiled(pictures[i : i + BATCH])) for i in range(0, len(pictures), BATCH)])
+    made = []
+    for start in range(0, len(pictures), BATCH):
+        batch = pictures[start : start + BATCH].astype(np.float32)
+        filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
+        values = np.asarray(compiled(filled))[: len(batch)]
+        if draw is not None:
+            values = values.reshape(-1, values.shape[-1])
+            values = values[draw.permutation(len(values))[: each * len(batch)]]
+        made.append(values)
+    return np.concatenate(made)

@@ -5,14 +5,15 @@ made from them, as the loop makes them. The file grows batch by batch, and a lat
 crash; it is the same file, bit for bit. A batch's randomness depends on its first row alone.
 """
 
+import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 from numpy.typing import NDArray
 
 from metapl.augment import views
@@ -23,11 +24,21 @@ from metapl.data.sources.on_disk import Examples
 from metapl.inference.predictions_file import PredictionsFile
 from metapl.types import Array
 
-BATCH = 256  # pictures encoded at a time; the views of a batch depend on it
+BATCH = 64  # pictures whose views are made at a time, and depend on it
 
-Encode = Callable[[Array], Array]  # uint8 [B, H, W, C] -> [B, D]; a jax.tree_util.Partial if it has many weights
 Count = Callable[[int], None]  # rows done so far
 Stored = NDArray[np.float16]
+Pictures = NDArray[np.uint8]
+
+
+class Encode(Protocol):
+    """An encoder."""
+
+    def __call__(self, pictures: Pictures) -> NDArray[np.float32]:
+        """Compute the features of pictures [N, H, W, C]: [N, D]."""
+
+    def width(self, shape: tuple[int, ...]) -> int:
+        """D, for pictures of this shape [H, W, C]."""
 
 
 def compute(
@@ -42,37 +53,33 @@ def compute(
     """Compute what is missing of the file, and map it into memory: [N, 1 + 2 V, D]."""
     if not len(pictures):
         return np.zeros((0, 1 + 2 * pairs, 1), np.float16)
-    # A Partial's weights are given to the program, not compiled into it.
-    encoder = encode if isinstance(encode, Partial) else Partial(encode)
-    of_batch = jax.jit(lambda encode, batch, key: _views(batch, key, encode, augmentation, pairs))
-    shape = jax.eval_shape(
-        of_batch, encoder, jax.ShapeDtypeStruct((BATCH, *pictures.shape[1:]), np.uint8), jax.random.key(0)
-    ).shape
-    file = PredictionsFile(path, origin | {"rows": len(pictures), "views": pairs}, shape[1] * shape[2])
+    shape = 1 + 2 * pairs, encode.width(pictures.shape[1:])
+    file = PredictionsFile(path, origin | {"rows": len(pictures), "views": pairs}, math.prod(shape))
     done = file.progress().rows
     count(done)
+    make_views = jax.jit(partial(_views, augmentation, pairs))
     start = done - done % BATCH
     for batch in in_turn(pictures, BATCH, start) if done < len(pictures) else ():
-        filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
-        features = np.asarray(of_batch(encoder, filled, jax.random.fold_in(jax.random.key(0), start)))[: len(batch)]
-        file.write(start, features.reshape(len(batch), -1))
+        shown = batch[:, None]
+        if pairs:
+            filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
+            shown = np.asarray(make_views(filled, jax.random.fold_in(jax.random.key(0), start)))[: len(batch)]
+        features = encode(shown.reshape(-1, *batch.shape[1:]).astype(np.uint8, copy=False))  # all views together
+        file.write(start, features.astype(np.float16).reshape(len(batch), -1))
         start += len(batch)
         count(start)
     if done < len(pictures):
         file.finish()
-    return file.read().reshape(len(pictures), *shape[1:])
+    return file.read().reshape(len(pictures), *shape)
 
 
-def _views(pictures: Array, key: Array, encode: Encode, augmentation: Augmentation, pairs: int) -> Array:
-    """All views of a batch, encoded: [B, 1 + 2 V, D]."""
+def _views(augmentation: Augmentation, pairs: int, pictures: Array, key: Array) -> Array:
+    """All views of a batch, as pictures: [B, 1 + 2 V, H, W, C]."""
 
     def pair(key: Array) -> tuple[Array, Array]:
         weak_key, strong_key = jax.random.split(key)
         weak = views.weak(augmentation, pictures, weak_key)
-        return encode(weak), encode(distort(augmentation.strong, weak, strong_key))
+        return weak, distort(augmentation.strong, weak, strong_key)
 
-    stacked = encode(pictures)[None]
-    if pairs:
-        weak, strong = jax.lax.map(pair, jax.random.split(key, pairs))
-        stacked = jnp.concatenate([stacked, weak, strong])
-    return jnp.moveaxis(stacked, 0, 1).astype(jnp.float16)
+    weak, strong = jax.lax.map(pair, jax.random.split(key, pairs))
+    return jnp.moveaxis(jnp.concatenate([pictures[None], weak, strong]), 0, 1)

@@ -83,11 +83,17 @@ def save_confusions(path: Path, confusions: Confusions, class_names: Sequence[st
     np.savez_compressed(path, counts=counts, seeds=np.array(list(confusions)), class_names=np.array(class_names))
 
 
+def example_of(dataset: Dataset) -> Example:
+    """Shape and type of what the network is asked about: of stored views [1 + 2 V, D], one is a point [D]."""
+    shape, dtype = dataset.labeled.shape[1:], dataset.labeled.dtype
+    return Example(shape[-1:], "float32") if dtype == np.float16 else Example(shape, dtype.name)
+
+
 def save_weights(
     trained: Trained, config: Config, dataset: Dataset, seeds: Sequence[int], out: Path, alone: bool
 ) -> None:
     """Write weights.safetensors if the run has one seed (`alone`), else weights-SEED.safetensors for each seed."""
-    example = Example(dataset.labeled.shape[1:], dataset.labeled.dtype.name)
+    example = example_of(dataset)
     for index, seed in enumerate(seeds):
         name = "weights.safetensors" if alone else f"weights-{seed}.safetensors"
         weights = jax.tree.map(lambda leaf, index=index: to_host(leaf[index]), trained.weights)

@@ -1,0 +1,148 @@
+"""Features that need no pretraining: codes of patches, with centroids that k-means finds (Coates et al., 2011).
+
+    u      = the picture, shrunk by each of the scales
+    p      = a patch of u of 6×6 pixels, minus its mean, divided by its standard deviation
+    z      = W (p − m)                                   m, W: mean and ZCA whitening of the patches
+    f_k(z) = max(0, mean_j ‖z − c_j‖ − ‖z − c_k‖)         c: centroids of k-means ("triangle" code)
+    F      = √ of the mean of f over each cell of a grid: g² K numbers for each scale
+    x      = P (F − μ) / σ                               μ, σ, P: standardisation and PCA of F
+
+The root keeps codes that fire often from hiding the others; `power = false` leaves it out.
+
+| symbol    | name                                    |
+|-----------|-----------------------------------------|
+| m, W      | codes/scaleS/patch_mean, whitening      |
+| c         | codes/scaleS/centroids                  |
+| μ, 1/σ, P | feature_mean, feature_scale, projection |
+
+`metapl.features.patches` learns the weights from pictures without labels. A dense layer, `head`, makes it a network
+like the others. Pictures come as numbers from 0 to 255: `augmentation.mean = [0.0]`, `std = [0.00392157]`.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import jax
+import jax.numpy as jnp
+from annotated_types import Ge, MinLen
+from flax import linen as nn
+
+from metapl.types import Array, ModelConfig
+
+CONTRAST = 10.0  # added to a patch's variance, of values up to 255: flat patches stay flat
+SMALLEST = 1e-12  # keeps roots' gradients finite
+
+
+@dataclass(frozen=True)
+class Patches(ModelConfig):
+    """Codes of patches, averaged over the cells of a grid."""
+
+    name: ClassVar[str] = "patches"
+
+    side: Annotated[int, Ge(2)] = 6
+    """Side of a patch in pixels; half of the picture's, if that is less."""
+    scales: Annotated[tuple[int, ...], MinLen(1)] = (1,)
+    """Factors by which the picture is shrunk; each has patches of its own."""
+    centroids: Annotated[int, Ge(2)] = 320
+    """Centroids of each scale (K)."""
+    grid: Annotated[int, Ge(1)] = 2
+    """Cells along each side of the picture, over which codes are averaged (g)."""
+    power: bool = True
+    """Take the root of the averages."""
+    components: Annotated[int, Ge(1)] = 320
+    """Features of a picture."""
+
+    def check(self) -> None:
+        """Check that no scale enlarges the picture."""
+        if min(self.scales) < 1:
+            raise ValueError(f"scales takes whole numbers of at least 1, got {self.scales!r}")
+
+
+class Codes(nn.Module):
+    """A shrunk picture [N, H, W, C] → the codes of its patches, averaged over cells: [N, g² K]."""
+
+    config: Patches
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        patches = patches_of(x, patch_side(x.shape[1:3], self.config.side))
+        size = patches.shape[-1]
+        mean = self.param("patch_mean", nn.initializers.zeros, (size,))
+        whitening = self.param("whitening", lambda _, shape: jnp.eye(shape[0]), (size, size))
+        centroids = self.param("centroids", nn.initializers.normal(1.0), (self.config.centroids, size))
+        return averages(triangles((patches - mean) @ whitening, centroids), self.config.grid)
+
+
+class Pooled(nn.Module):
+    """F: [N, H, W, C] → [N, g² K of all scales]."""
+
+    config: Patches
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        codes = [Codes(self.config, name=f"scale{scale}")(shrunk(x, scale)) for scale in self.config.scales]
+        return raised(jnp.concatenate(codes, -1), self.config.power)
+
+
+class PatchesModule(nn.Module):
+    """[N, H, W, C] → logits [N, classes]."""
+
+    config: Patches
+    classes: int
+
+    @nn.compact
+    def __call__(self, x: Array, *, train: bool) -> Array:
+        del train  # both modes are the same
+        pooled = Pooled(self.config, name="codes")(x)
+        size, normal = pooled.shape[-1], nn.initializers.lecun_normal()
+        centred = pooled - self.param("feature_mean", nn.initializers.zeros, (size,))
+        standard = centred * self.param("feature_scale", nn.initializers.ones, (size,))
+        features = standard @ self.param("projection", normal, (size, self.config.components))
+        return nn.Dense(self.classes, name="head")(features)
+
+
+def shrunk(pictures: Array, scale: int) -> Array:
+    """Shrink pictures by this factor, smoothly."""
+    if scale == 1:
+        return pictures
+    sides = [max(4, side // scale) for side in pictures.shape[1:3]]
+    return jax.image.resize(pictures, (pictures.shape[0], *sides, pictures.shape[-1]), "linear")
+
+
+def patch_side(sides: tuple[int, ...], wanted: int) -> int:
+    """Side of a patch: as wanted, or half of a picture that is smaller than two patches."""
+    return min(wanted, max(2, min(sides) // 2))
+
+
+def patches_of(pictures: Array, side: int) -> Array:
+    """All patches, of every second place in pictures that are not small, normalised: [N, h, w, side² C]."""
+    stride = 2 if pictures.shape[1] > 6 * side else 1
+    patches = jax.lax.conv_general_dilated_patches(
+        pictures, (side, side), (stride, stride), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    centred = patches - jnp.mean(patches, -1, keepdims=True)
+    return centred / jnp.sqrt(jnp.mean(centred**2, -1, keepdims=True) + CONTRAST)
+
+
+def triangles(z: Array, centroids: Array) -> Array:
+    """f(z): [..., K]."""
+    squares = jnp.sum(z**2, -1, keepdims=True) - 2 * z @ centroids.T + jnp.sum(centroids**2, -1)
+    distances = jnp.sqrt(jnp.maximum(squares, SMALLEST))
+    return jnp.maximum(0, jnp.mean(distances, -1, keepdims=True) - distances)
+
+
+def averages(codes: Array, grid: int) -> Array:
+    """Average codes [N, h, w, K] over the cells of a grid: [N, g² K]."""
+    rows = jnp.array_split(codes, min(grid, codes.shape[1]), axis=1)
+    cells = [cell for row in rows for cell in jnp.array_split(row, min(grid, codes.shape[2]), axis=2)]
+    return jnp.concatenate([jnp.mean(cell, (1, 2)) for cell in cells], -1)
+
+
+def raised(pooled: Array, power: bool) -> Array:
+    """√F, if wanted."""
+    return jnp.sqrt(jnp.maximum(pooled, SMALLEST)) if power else pooled
+
+
+def build(config: Patches, classes: int) -> nn.Module:
+    """Make the linen module from its settings."""
+    return PatchesModule(config, classes)
