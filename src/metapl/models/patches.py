@@ -19,6 +19,7 @@ The root keeps codes that fire often from hiding the others; `power = false` lea
 like the others. Pictures come as numbers from 0 to 255: `augmentation.mean = [0.0]`, `std = [0.00392157]`.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -133,9 +134,15 @@ def triangles(z: Array, centroids: Array) -> Array:
 
 def averages(codes: Array, grid: int) -> Array:
     """Average codes [N, h, w, K] over the cells of a grid: [N, g² K]."""
-    rows = jnp.array_split(codes, min(grid, codes.shape[1]), axis=1)
-    cells = [cell for row in rows for cell in jnp.array_split(row, min(grid, codes.shape[2]), axis=2)]
-    return jnp.concatenate([jnp.mean(cell, (1, 2)) for cell in cells], -1)
+    rows = _parts(codes, 1, grid)
+    return jnp.concatenate([jnp.mean(cell, (1, 2)) for row in rows for cell in _parts(row, 2, grid)], -1)
+
+
+def _parts(codes: Array, axis: int, grid: int) -> list[Array]:
+    """Cut along an axis into parts that differ by one place at most; not into more parts than it has places."""
+    side = codes.shape[axis]
+    cuts = [round(i * side / min(grid, side)) for i in range(min(grid, side) + 1)]
+    return [jax.lax.slice_in_dim(codes, start, end, axis=axis) for start, end in itertools.pairwise(cuts)]
 
 
 def raised(pooled: Array, power: bool) -> Array:
