@@ -40,6 +40,8 @@ class Metric(NamedTuple):
 
 # Ends the name of a module that stands for several equal ones (models/stacked.py): its weights have a leading axis.
 STACKED = "_blocks"
+# Ends the name of a module that adapts the one beside it (models/lora.py): it learns, and its neighbours do not.
+ADAPTER = "_lora"
 
 
 class Indices(NamedTuple):

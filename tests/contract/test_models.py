@@ -18,6 +18,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from metapl import models
 from metapl.algorithms.losses import cross_entropy
+from metapl.models.convnext import ConvNeXt
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.heads import HeadGroup, Heads
@@ -26,6 +27,7 @@ from metapl.models.patches import Patches
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
 from metapl.models.stacked import stack
+from metapl.models.vit import ViT
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError
 from metapl.types import Array, ModelConfig, Network, PyTree, Weights
@@ -39,8 +41,10 @@ SMALL = {
     EfficientNetLite: EfficientNetLite(width=0.05, depth=0.25, stem="cifar"),
     Patches: Patches(side=2, scales=(1, 2), centroids=4, components=3),
     Heads: Heads(WideResNet(depth=10, width=1), groups=(HeadGroup(2), HeadGroup(2, (4,)))),
+    ConvNeXt: ConvNeXt(channels=4, blocks=(1, 1, 1, 1), layer_scale=0.5),
+    ViT: ViT(patch=4, resolution=12, width=16, depth=2, heads=2, registers=1, layer_scale=0.5),
 }
-SHAPES = {MLP: (2,), ReducedTeacher: (3,)}
+SHAPES = {MLP: (2,), ReducedTeacher: (3,), ConvNeXt: (32, 32, 3)}
 CLASSES = 3
 LABELS = jnp.array([0, 1, 2, 0, 1])
 DROPOUT = 0.5
@@ -237,6 +241,8 @@ DEEP = {
     ResNet: {"depth": 50},
     EfficientNet: {"depth": 0.75},
     EfficientNetLite: {"depth": 0.75},
+    ConvNeXt: {"blocks": (1, 1, 3, 1)},
+    ViT: {"depth": 3},
 }  # enough blocks for a loop
 
 
@@ -251,7 +257,7 @@ def flattened(weights) -> dict[str, Array]:
 
 def unflattened(flat) -> Weights:
     tree = unflatten_dict(flat, sep="/")
-    return Weights(tree["params"], tree["batch_stats"])
+    return Weights(tree["params"], tree.get("batch_stats", {}))
 
 
 @models_with("scan")

@@ -12,6 +12,7 @@ from metapl import config as configs
 from metapl import models
 from metapl.augment.views import Augmentation, WeakView, eval_view
 from metapl.export.onnx_file import to_onnx
+from metapl.models.convnext import ConvNeXt
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.heads import HeadGroup, Heads
@@ -19,6 +20,7 @@ from metapl.models.mlp import MLP
 from metapl.models.patches import Patches
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
+from metapl.models.vit import ViT
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError
 from metapl.system import runtime
@@ -32,6 +34,8 @@ NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (ResNet(depth=18, channels=2), (40, 44, 3)),
     (EfficientNet(width=0.1, depth=0.1, remat=True), (33, 32, 3)),
     (EfficientNetLite(width=0.1, depth=0.1), (33, 32, 3)),
+    (ConvNeXt(channels=4, blocks=(1, 1, 1, 1)), (33, 40, 3)),
+    (ViT(patch=4, resolution=12, width=16, depth=2, heads=2, registers=2, layer_scale=0.1), (10, 12, 3)),
     (ReducedTeacher(hidden=4, residual=True), (3,)),
     (Patches(side=2, scales=(1, 2), centroids=4, components=3), (9, 10, 1)),
     (Heads(WideResNet(depth=10), 9, mirror=True, groups=(HeadGroup(2), HeadGroup(3, (4, 2)))), (8, 10, 1)),
@@ -83,6 +87,10 @@ OPERATORS = {
     "repeats": lambda x: jnp.broadcast_to(x[..., None, :], (x.shape[0], 6, 8, 2, 4)),
     "parts": lambda x: lax.slice_in_dim(lax.slice_in_dim(x, 1, 6, 2, axis=1), 3, 8, axis=2),
     "padding": lambda x: jnp.pad(x, ((0, 0), (1, 2), (0, 3), (0, 0)), constant_values=0.5),
+    "repeats along the batch": lambda x: jnp.concatenate(
+        [jnp.broadcast_to(jnp.arange(4.0), (x.shape[0], 6, 1, 4)), x], axis=2
+    ),
+    "error function": lambda x: jax.nn.gelu(x, approximate=False) + lax.erf(x) + lax.erfc(3 * x),
     "joins": lambda x: jnp.concatenate([x, 2 * x], axis=2),
     "products": lambda x: jnp.einsum("nhwc,nhvd->nwvcd", x, lax.slice_in_dim(x, 0, 2, axis=2)) @ jnp.ones((4, 2)),
     "integers": lambda x: (10 * x).astype(jnp.int32).astype(jnp.float32) + 1,

@@ -9,7 +9,8 @@ import pytest
 
 from metapl import models
 from metapl.models import efficientnet
-from metapl.models.efficientnet import EfficientNet, plan_blocks, resolved, stochastic_depth, widen
+from metapl.models.efficientnet import EfficientNet, plan_blocks, resolved, widen
+from metapl.models.layers import stochastic_depth
 
 quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 

@@ -55,7 +55,8 @@ def write_onnx(predictor: Predictor, path: Path) -> Predict:
         import onnxruntime
     except ImportError as error:
         raise ConfigError(f"--onnx needs {error.name}: pip install 'metapl[export]'") from None
-    from metapl.export.onnx_file import INPUT, to_onnx
+    from metapl.export.graph import INPUT
+    from metapl.export.onnx_file import to_onnx
 
     if sum(leaf.size * 4 for leaf in jax.tree.leaves(predictor.weights)) > 0.95 * PROTOBUF_LIMIT:
         raise ConfigError("--onnx: the weights need more than the 2 GB that an ONNX file may have; use --stablehlo")

@@ -11,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 # 18 has the reductions' axes as inputs, as later ones do; old enough for runtimes of 2023.
 OPSET, IR_VERSION = 18, 9
 BATCH = "batch"
+INPUT = "pictures"
 
 Constant = NDArray[Any]
 Shape = Sequence[int | None]  # None: the batch
@@ -43,6 +44,10 @@ class Graph:
     def whole_numbers(self, values: Sequence[int]) -> str:
         """Store a list of whole numbers: a shape, or axes."""
         return self.constant(np.asarray(values, np.int64))
+
+    def batch_size(self) -> str:
+        """The number of examples in the input, as a list of one."""
+        return self.add("Shape", [INPUT], start=0, end=1)
 
     def reshape(self, name: str, shape: Shape) -> str:
         """Give a result another shape; at most one side may be the batch."""

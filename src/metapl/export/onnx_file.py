@@ -13,14 +13,14 @@ import numpy as np
 import onnx
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from metapl.export.graph import Graph
+from metapl.export.graph import INPUT, Graph
 from metapl.export.layers import LAYERS
 from metapl.export.operators import OPERATORS, Emit, sides
 from metapl.schema import ConfigError
 from metapl.types import Array
 
 TABLE: Mapping[str, Emit] = OPERATORS | LAYERS
-INPUT, OUTPUT = "pictures", "probabilities"
+OUTPUT = "probabilities"
 # Operators that only call another program, which is in the parameter of this name.
 NESTED = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 

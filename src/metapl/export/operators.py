@@ -51,6 +51,11 @@ def rsqrt(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     return graph.add("Reciprocal", [graph.add("Sqrt", names)])
 
 
+def erfc(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
+    """1 − erf(x), for which ONNX has no operator."""
+    return graph.add("Sub", [graph.constant(np.ones((), result(equation).dtype)), graph.add("Erf", names)])
+
+
 def square(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> str:
     """x · x."""
     return graph.add("Mul", [names[0], names[0]])
@@ -131,7 +136,8 @@ def broadcast_in_dim(graph: Graph, names: Sequence[str], equation: JaxprEqn) -> 
     if placed == wanted:
         return name
     if None in wanted and None not in placed:
-        raise refuse(equation, "repeats something along the batch")
+        parts = [graph.batch_size() if side is None else graph.whole_numbers([side]) for side in wanted]
+        return graph.add("Expand", [name, graph.add("Concat", parts, axis=0)])
     # 1 means "keep the size", as the batch must.
     return graph.add("Expand", [name, graph.whole_numbers([1 if side is None else side for side in wanted])])
 
@@ -184,6 +190,8 @@ OPERATORS: dict[str, Emit] = {
     "copy_p": same,
     "div": simple("Div"),
     "eq": simple("Equal"),
+    "erf": simple("Erf"),
+    "erfc": erfc,
     "exp": simple("Exp"),
     "expand_dims": reshape,
     "floor": simple("Floor"),

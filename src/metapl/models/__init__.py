@@ -7,7 +7,18 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-from metapl.models import efficientnet, efficientnet_lite, heads, mlp, patches, reduced_teacher, resnet, wide_resnet
+from metapl.models import (
+    convnext,
+    efficientnet,
+    efficientnet_lite,
+    heads,
+    mlp,
+    patches,
+    reduced_teacher,
+    resnet,
+    vit,
+    wide_resnet,
+)
 from metapl.schema import ConfigError, validate
 from metapl.types import Array, ModelConfig, Network, PyTree, Weights
 
@@ -18,6 +29,8 @@ MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
     resnet.ResNet: resnet.build,
     efficientnet.EfficientNet: efficientnet.build,
     efficientnet_lite.EfficientNetLite: efficientnet_lite.build,
+    convnext.ConvNeXt: convnext.build,
+    vit.ViT: vit.build,
     reduced_teacher.ReducedTeacher: reduced_teacher.build,
     patches.Patches: patches.build,
     heads.Heads: lambda config, classes: heads.build(config, classes, MODELS[type(config.encoder)](config.encoder, 1)),

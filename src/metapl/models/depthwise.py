@@ -19,13 +19,14 @@ Padding = tuple[tuple[int, int], tuple[int, int]]
 
 
 class DepthwiseConv(nn.Module):
-    """[N, H, W, C] → [N, H/stride, W/stride, C]: one kernel [k, k] for each channel, no bias."""
+    """[N, H, W, C] → [N, H/stride, W/stride, C]: one kernel [k, k] for each channel; no bias unless asked for."""
 
     size: int
     stride: int
     padding: str | int
     dtype: jnp.dtype
     kernel_init: nn.initializers.Initializer
+    use_bias: bool = False
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -39,7 +40,10 @@ class DepthwiseConv(nn.Module):
         def summed(x: Array, kernel: Array) -> Array:
             return shifted_products(x, kernel, self.stride, padding)
 
-        return runtime.on_cpus(summed, grouped, x.astype(self.dtype), gathered(kernel.astype(self.dtype)))
+        y = runtime.on_cpus(summed, grouped, x.astype(self.dtype), gathered(kernel.astype(self.dtype)))
+        if not self.use_bias:
+            return y
+        return y + self.param("bias", nn.initializers.zeros, x.shape[-1:], jnp.float32).astype(self.dtype)
 
 
 def convolution(x: Array, kernel: Array, stride: int, padding: Padding) -> Array:

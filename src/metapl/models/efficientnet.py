@@ -32,7 +32,16 @@ from annotated_types import Ge, Gt, Le, Lt
 from flax import linen as nn
 
 from metapl.models.depthwise import DepthwiseConv
-from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat, whole
+from metapl.models.layers import (
+    DTYPES,
+    Precision,
+    classify,
+    conv,
+    maybe_remat,
+    stochastic_depth,
+    survivals,
+    whole,
+)
 from metapl.models.norm import BatchNorm
 from metapl.models.stacked import chain
 from metapl.types import Array, ModelConfig
@@ -176,24 +185,18 @@ def stage_blocks(config: EfficientNetFamily) -> list[int]:
 
 
 def plan_blocks(config: EfficientNetFamily) -> list[BlockPlan]:
-    """List all blocks: block i of L survives with probability 1 − (1 − survival) · i / L."""
+    """List all blocks."""
     variant, repeats = resolved(config), stage_blocks(config)
+    survival = survivals(config.survival, sum(repeats))
     kept_strides = (1, 2) if config.stem == "cifar" else ()  # with the stem's, the three halvings of large pictures
     plans: list[BlockPlan] = []
     for number, (stage, count) in enumerate(zip(STAGES, repeats, strict=True)):
         for i in range(count):
             stride = stage.stride if i == 0 and number not in kept_strides else 1
-            survival = 1 - (1 - config.survival) * len(plans) / sum(repeats)
             features = widen(stage.features, variant.width)
             name = f"stage{number}_block{i}"
-            plans.append(BlockPlan(number, name, features, stage.size, stride, stage.expand, survival))
+            plans.append(BlockPlan(number, name, features, stage.size, stride, stage.expand, survival[len(plans)]))
     return plans
-
-
-def stochastic_depth(x: Array, survival: Array | float, key: Array) -> Array:
-    """Keep each example of a batch with probability `survival`, scaled so that the mean stays; else all zeros."""
-    keep = jax.random.bernoulli(key, survival, (len(x), 1, 1, 1))
-    return jnp.where(keep, x / jnp.asarray(survival, x.dtype), 0)
 
 
 truncated_normal = nn.initializers.variance_scaling(2.0, "fan_out", "truncated_normal")

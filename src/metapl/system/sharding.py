@@ -286,6 +286,17 @@ def activations(array: Array, stride: int = 1) -> Array:
     return named(array, "batch", "height", width, "channels")
 
 
+def tokens(array: Array) -> Array:
+    """In a traced function: share the examples of [N, …] among all devices, or as `activations` if they are too few.
+
+    A transformer's tokens are not split: all devices that share a picture's width would compute the same of it.
+    """
+    rest = (None,) * (array.ndim - 1)
+    if not jax.sharding.get_abstract_mesh().shape:
+        return array
+    return named(array, "examples" if _fits(array.shape[0], "examples") else "batch", *rest)
+
+
 def _fits(size: int, name: str | None) -> bool:
     """Whether the devices that share a dimension get equal parts of it."""
     sizes = jax.sharding.get_abstract_mesh().shape
