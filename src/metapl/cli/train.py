@@ -16,6 +16,7 @@ from metapl.cli.verbs import INDENT, print_help
 from metapl.runs import run_folder
 from metapl.runs.start import start_run
 from metapl.schema import ConfigError, to_dict, validate
+from metapl.start_from import find
 from metapl.system import processes, runtime
 from metapl.system.folders import next_free
 from metapl.system.terminal import Terminal
@@ -73,6 +74,7 @@ def _train(flags: TrainFlags, usual: Path) -> None:
     runtime.connect(flags.cluster)
     with processes.together():
         given = {"seeds": flags.seeds, "seeds_at_once": flags.seeds_at_once, "out": str(flags.out)}
+        find.check(flags.config.init_from)
         processes.check_same_everywhere(given | {"processes": processes.count()} | to_dict(flags.config))
         out = Path(processes.leader_decides(lambda: str(run_folder.claim(flags.out or next_free(usual)))))
         runtime.start()

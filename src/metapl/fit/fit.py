@@ -22,7 +22,7 @@ from metapl import recipe
 from metapl.config import Config
 from metapl.data.audit import audit
 from metapl.data.audit.audit import Audit
-from metapl.fit import choose, listing, probe, report, start_from
+from metapl.fit import choose, listing, probe, report
 from metapl.fit.choose import FitPlan
 from metapl.fit.conclude import conclude
 from metapl.fit.examine import examine, read_roles
@@ -47,12 +47,13 @@ from metapl.runs import run_folder
 from metapl.runs.resume import resume_run
 from metapl.runs.start import start_run
 from metapl.schema import ConfigError
+from metapl.start_from.find import absolute
+from metapl.start_from.recognise import Pretrained, recognise
 from metapl.system.disk import explaining_disk_errors
 from metapl.system.folders import claim
 from metapl.system.lock import locked
 from metapl.system.signals import Stopped
 from metapl.system.terminal import sayer
-from metapl.types import ModelConfig
 
 MEASURED_ON = {
     "test part": "the test part of the data, which was not used for training or calibration",
@@ -88,7 +89,7 @@ def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, 
     examined = None
     if not begun:  # refuse bad data before writing anything: the folder stays empty then
         if request.init_from:
-            start_from.recognise(request.init_from)
+            _recognised(request.init_from)
         examined = _examine(data, request, console)
         write_request(out, data, request)
     with locked(out):
@@ -152,13 +153,18 @@ def _base(out: Path, request: Request, size: int, network: str) -> Config:
     source = listing.settings(out, size)
     if source is None:
         raise ConfigError(f"{out} has no {listing.LIST} and no {listing.ARRAYS}; begin again in another folder")
-    model: ModelConfig
     if request.init_from:
-        model, of_imagenet = start_from.recognise(request.init_from)
-    else:
-        model, of_imagenet = recipe.model(network, size), False
-    start = str(Path(request.init_from).absolute()) if request.init_from else ""
-    return recipe.base(source, model, request.seed, request.mirror, start, of_imagenet)
+        found = _recognised(request.init_from)
+        views = recipe.augmentation(size, request.mirror, found.mean, found.std)
+        return recipe.base(source, found.model, request.seed, views, absolute(request.init_from))
+    return recipe.base(source, recipe.model(network, size), request.seed, recipe.augmentation(size, request.mirror))
+
+
+def _recognised(init_from: str) -> Pretrained:
+    try:
+        return recognise(init_from)
+    except ConfigError as error:
+        raise ConfigError(f"--init-from: {error}") from None
 
 
 def _write_data(out: Path, examined: Audit, listed: Listing) -> None:

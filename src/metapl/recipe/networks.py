@@ -28,10 +28,6 @@ from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
 from metapl.types import ModelConfig
 
-IMAGENET = (
-    (0.485, 0.456, 0.406),
-    (0.229, 0.224, 0.225),
-)  # mean and deviation of the pictures that timm's weights were trained on
 LEARNING_RATE, FINETUNING_RATE = 0.05, 1e-4
 WEIGHT_DECAY, SMOOTHING = 5e-4, 0.1
 BASELINE = 2  # times the steps of MPL
@@ -70,10 +66,10 @@ def model(name: str, size: int) -> ModelConfig:
     return network
 
 
-def augmentation(size: int, mirror: bool, of_imagenet: bool) -> Augmentation:
-    """Views of such pictures: moved by up to an eighth, and mirrored if `mirror`."""
+def augmentation(size: int, mirror: bool, mean: tuple[float, ...] = (), std: tuple[float, ...] = ()) -> Augmentation:
+    """Views of such pictures: moved by up to an eighth, and mirrored if `mirror`; with a pretrained network's mean."""
     usual = views.usual(mirror, max(1, size // 8))
-    return dataclasses.replace(usual, mean=IMAGENET[0], std=IMAGENET[1]) if of_imagenet else usual
+    return dataclasses.replace(usual, mean=mean, std=std) if mean else usual
 
 
 def supervised(choice: Choice, base: Config, steps: int) -> Config:
@@ -127,12 +123,9 @@ def _reports(choice: Choice) -> dict[str, Any]:
     return {"log_every_steps": max(1, choice.steps // 50), "checkpoint": Checkpoint(every_minutes=2.0)}
 
 
-def base(
-    data: PictureConfig, network: ModelConfig, seed: int, mirror: bool, init_from: str, of_imagenet: bool
-) -> Config:
+def base(data: PictureConfig, network: ModelConfig, seed: int, views: Augmentation, init_from: str = "") -> Config:
     """The settings that both runs share."""
-    view = augmentation(data.size, mirror, of_imagenet)
-    return Config(seed=seed, data=data, model=network, init_from=init_from, augmentation=view)
+    return Config(seed=seed, data=data, model=network, init_from=init_from, augmentation=views)
 
 
 def shares(counts: NDArray[np.int64]) -> tuple[float, ...]:

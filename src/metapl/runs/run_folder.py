@@ -23,6 +23,7 @@ from metapl.data.reading.files import Folders
 from metapl.data.sources.dataset import Dataset
 from metapl.data.splits.manifest import check_manifest
 from metapl.schema import ConfigError
+from metapl.start_from.find import file_of, is_path
 from metapl.system import folders, runtime
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
@@ -84,7 +85,7 @@ def write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) 
         "seeds": list(settings.seeds),
         "seeds_at_once": settings.seeds_at_once,
         "config_sha256": _sha256(text.encode()),
-        "init_from_sha256": _sha256_of_file(settings.config.init_from),
+        "init_from_sha256": _sha256_of_weights(settings.config.init_from),
         **runtime.describe(),
     }
     with explaining_disk_errors(out):
@@ -110,8 +111,9 @@ def read(run: Path) -> tuple[RunSettings, list[str]]:
         config = configs.parse(text.decode(), str(run / CONFIG))
     except ConfigError as error:  # the file is as it was written, so another version wrote it
         raise OtherVersionError(run, str(error)) from None
-    if environment["init_from_sha256"] != _sha256_of_file(config.init_from):
-        raise ConfigError(f"init_from: {config.init_from} is not the file that the run began with; put it back")
+    if environment["init_from_sha256"] != _sha256_of_weights(config.init_from):
+        back = "put it back" if is_path(config.init_from) else "give the file that it was, or begin another run"
+        raise ConfigError(f"init_from: {config.init_from} is not the file that the run began with; {back}")
     places = tuple(Path(folder) for folder in environment["data_folders"])
     settings = RunSettings(config, tuple(environment["seeds"]), environment["seeds_at_once"], places)
     return settings, _differences(environment)
@@ -198,10 +200,12 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _sha256_of_file(name: str) -> str | None:
-    """SHA-256, or None if the file cannot be read."""
+def _sha256_of_weights(name: str) -> str | None:
+    """SHA-256 of the weights that `init_from` names, or None if there are none, or the file cannot be read."""
+    if not name:
+        return None
     try:
-        with open(name, "rb") as file:
+        with file_of(name).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return None

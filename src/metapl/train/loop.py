@@ -18,6 +18,7 @@ from metapl.data.sources.dataset import Dataset
 from metapl.inference.forward import weight_shapes
 from metapl.schema import ConfigError
 from metapl.scores import over_known
+from metapl.start_from.find import file_of
 from metapl.system import processes
 from metapl.system.sharding import SINGLE, Layout
 from metapl.train import stored_predictions
@@ -260,7 +261,7 @@ def pretrained_weights(
     if not config.init_from:
         return None
     try:
-        weights, note = load(Path(config.init_from), shapes(config, network, dataset))
+        weights, note = load(file_of(config.init_from), shapes(config, network, dataset), config.init_from)
     except ConfigError as error:
         raise ConfigError(f"init_from: {error}") from None
     if note:

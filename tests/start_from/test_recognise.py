@@ -7,11 +7,11 @@ import pytest
 from safetensors.numpy import save_file
 
 from metapl import models
-from metapl.fit.start_from import recognise
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.mlp import MLP
 from metapl.models.resnet import ResNet
 from metapl.schema import ConfigError, to_dict
+from metapl.start_from.recognise import IMAGENET, Pretrained, recognise
 from metapl.weights import save
 from tests.models import timm_like
 
@@ -20,7 +20,7 @@ def test_our_own_weights_say_of_which_network_they_are(tmp_path):
     model = MLP(hidden=(5,), activation="relu")
     weights = models.build(model, 3).init(jax.random.key(0), jnp.zeros((1, 4)))
     save(tmp_path / "own.safetensors", weights, to_dict(model), ["a", "b", "c"])
-    assert recognise(str(tmp_path / "own.safetensors")) == (model, False)
+    assert recognise(str(tmp_path / "own.safetensors")) == Pretrained(model, tmp_path / "own.safetensors")
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path):
@@ -38,4 +38,5 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
 def test_timms_networks_are_recognised_by_what_fits(tmp_path, name, model):
     tensors = {key: np.zeros(shape, np.float32) for key, shape in timm_like.shapes(name).items()}
     save_file(tensors, tmp_path / f"{name}.safetensors")
-    assert recognise(str(tmp_path / f"{name}.safetensors")) == (model, True)
+    file = tmp_path / f"{name}.safetensors"
+    assert recognise(str(file)) == Pretrained(model, file, *IMAGENET)
