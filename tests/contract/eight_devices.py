@@ -1,4 +1,7 @@
-"""One step of every method on eight virtual devices and on one: prints how far the two are apart. Run by a test."""
+"""One step of every method on eight virtual devices and on one: prints how far the two are apart. Run by a test.
+
+python -m tests.contract.eight_devices [METHOD …]
+"""
 
 import os
 
@@ -6,6 +9,7 @@ os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_p
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import json
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -53,7 +57,8 @@ def main() -> None:
     network = models.build(SMALL, 4)
     start = network.init(jax.random.key(9), views().labeled)
     apart = {}
-    for name, method in METHODS.items():
+    for name in sys.argv[1:] or METHODS:
+        method = METHODS[name]
         algorithm, seen = algorithms.build(method, network, 10), with_declared(views(), method)
         state = algorithm.init(jax.random.key(1), seen, start if method.needs_start else None)
         step = jax.jit(algorithm.step)

@@ -1,6 +1,8 @@
 """MPL on one device, on eight that share batches, and on eight that share pictures and weights, too. Run by a test.
 
 Prints, for each network and each way to share, what the test asks about.
+
+python tests/system/eight_shared.py loop|views|networks …      networks takes minutes
 """
 
 import os
@@ -10,6 +12,7 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import dataclasses
 import json
+import sys
 import time
 from functools import partial
 from unittest import mock
@@ -163,6 +166,8 @@ def of_views() -> dict:
     return told
 
 
+PIECES = {"loop": of_the_loop, "views": of_views, "networks": of_networks}
+
 if __name__ == "__main__":
     assert jax.device_count() == 8
-    print(json.dumps({"states": of_the_loop() | of_networks(), "views": of_views()}))
+    print(json.dumps({piece: PIECES[piece]() for piece in sys.argv[1:]}))

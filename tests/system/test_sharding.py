@@ -16,69 +16,79 @@ from metapl.system import sharding
 from metapl.system.sharding import Parallel, layout
 
 
-@pytest.fixture(scope="module")
-def told() -> dict:
+def told_by_eight(*pieces: str) -> dict:
     """What a process with eight devices tells."""
     script = Path(__file__).parent / "eight_shared.py"
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, str(script), *pieces], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.fixture
-def eight(told) -> dict:
-    """The part about states."""
-    return told["states"]
+@pytest.fixture(scope="module")
+def told() -> dict:
+    return told_by_eight("loop", "views")
 
 
-def test_eight_devices_give_the_numbers_of_one(eight):
-    """Every leaf of the state after three steps, and the loop's reports and weights.
-
-    The farthest are shifts before a batch norm, whose gradient is nothing but rounding: 4e-4. A wrong one is off by 1.
-    """
-    assert {name: eight[name]["far"] for name in eight if eight[name]["far"] > 1e-3} == {}
-    assert eight["stacked, hybrid"]["far"] < 1e-5, "in doubles"
-    assert all(told["moved"] > 0.1 for name, told in eight.items() if "loop" not in name)
+@pytest.fixture(scope="module")
+def networks() -> dict:
+    """States of convolutional networks: minutes of compiling."""
+    return told_by_eight("networks")["networks"]
 
 
-def test_a_split_width_is_exchanged_at_its_borders(eight):
-    assert {name: told["permutes"] > 0 for name, told in eight.items() if "loop" not in name} == {
-        name: "hybrid" in name for name in eight if "loop" not in name
-    }
+def test_eight_devices_give_the_loops_numbers_of_one(told):
+    """The loop's reports and weights."""
+    assert {name: one["far"] for name, one in told["loop"].items() if one["far"] > 1e-3} == {}
 
 
-def test_weights_in_parts_stay_in_parts(eight):
-    for name, told in eight.items():
-        if "loop" in name:
-            assert told["share"] == (1 / 8 if "weights" in name else 1), name
-            assert (told["stay"], told["compiled"]) == (True, 1), name
-        else:
-            assert (told["split"] > 50) == ("hybrid" in name), name
-
-
-def test_memory_falls_as_more_devices_share_a_replica(eight):
-    """Of the EfficientNet the state alone: most of its widths are too narrow here to be shared, so each device computes
-    on more pictures than in data parallel."""
-    for network in ("wide_resnet", "efficientnet"):
-        wide, narrow = (eight[f"{network}, {mode}"] for mode in ("data", "hybrid"))
-        assert narrow["state_bytes"] < 0.4 * wide["state_bytes"]
-    assert eight["wide_resnet, hybrid"]["bytes"] < 0.9 * eight["wide_resnet, data"]["bytes"]
-    kernel = {"kernel": jax.ShapeDtypeStruct((3, 3, 64, 64), jnp.float32)}
-    layouts = (layout(Parallel("hybrid", model), {}, DEVICES) for model in (2, 4, 8))
-    parts = [one.shardings(kernel)["kernel"].shard_shape((3, 3, 64, 64)) for one in layouts]
-    assert parts == [(3, 3, 64, 32), (3, 3, 64, 16), (3, 3, 64, 8)]
-
-
-def test_states_are_given_away(eight):
-    for name, told in eight.items():
-        if "loop" not in name:
-            assert told["donated_bytes"] > 0.97 * told["state_bytes"], name
+def test_the_loops_weights_in_parts_stay_in_parts(told):
+    for name, one in told["loop"].items():
+        assert one["share"] == (1 / 8 if "weights" in name else 1), name
+        assert (one["stay"], one["compiled"]) == (True, 1), name
 
 
 def test_views_are_made_where_their_pictures_are(told):
     """But for the partner, that one device has of the next."""
     assert set(told["views"]["next"]) == {"collective-permute"}
     assert "all-gather" in told["views"]["any"]
+
+
+def test_eight_devices_give_the_numbers_of_one(networks):
+    """Every leaf of the state after three steps.
+
+    The farthest are shifts before a batch norm, whose gradient is nothing but rounding: 4e-4. A wrong one is off by 1.
+    """
+    assert {name: one["far"] for name, one in networks.items() if one["far"] > 1e-3} == {}
+    assert networks["stacked, hybrid"]["far"] < 1e-5, "in doubles"
+    assert all(one["moved"] > 0.1 for one in networks.values())
+
+
+def test_a_split_width_is_exchanged_at_its_borders(networks):
+    assert {name: one["permutes"] > 0 for name, one in networks.items()} == {
+        name: "hybrid" in name for name in networks
+    }
+
+
+def test_weights_in_parts_stay_in_parts(networks):
+    for name, one in networks.items():
+        assert (one["split"] > 50) == ("hybrid" in name), name
+
+
+def test_memory_falls_as_more_devices_share_a_replica(networks):
+    """Of the EfficientNet the state alone: most of its widths are too narrow here to be shared, so each device computes
+    on more pictures than in data parallel."""
+    for network in ("wide_resnet", "efficientnet"):
+        wide, narrow = (networks[f"{network}, {mode}"] for mode in ("data", "hybrid"))
+        assert narrow["state_bytes"] < 0.4 * wide["state_bytes"]
+    assert networks["wide_resnet, hybrid"]["bytes"] < 0.9 * networks["wide_resnet, data"]["bytes"]
+    kernel = {"kernel": jax.ShapeDtypeStruct((3, 3, 64, 64), jnp.float32)}
+    layouts = (layout(Parallel("hybrid", model), {}, DEVICES) for model in (2, 4, 8))
+    parts = [one.shardings(kernel)["kernel"].shard_shape((3, 3, 64, 64)) for one in layouts]
+    assert parts == [(3, 3, 64, 32), (3, 3, 64, 16), (3, 3, 64, 8)]
+
+
+def test_states_are_given_away(networks):
+    for name, one in networks.items():
+        assert one["donated_bytes"] > 0.97 * one["state_bytes"], name
 
 
 def test_one_device_has_no_layout():
