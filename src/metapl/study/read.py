@@ -37,12 +37,13 @@ def studies() -> dict[str, str]:
 def load(name: str, small: bool) -> Study:
     """Read a study by its name or from a file; `small` applies what it changes for a laptop."""
     if name in studies():
-        text = (resources.files("metapl") / "studies" / f"{name}.toml").read_text("utf-8")
-    elif Path(name).is_file():
-        text = Path(name).read_text("utf-8")
-    else:
+        file: Any = resources.files("metapl") / "studies" / f"{name}.toml"
+    elif not (file := Path(name)).is_file():
         raise ConfigError(f"{name!r} is neither a study ({', '.join(studies())}) nor a TOML file")
-    study = parse(text, name)
+    try:
+        study = parse(file.read_text("utf-8"), name)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{name} cannot be read as UTF-8 text: {error}") from None
     return shrink(study) if small else full(study)
 
 
@@ -210,3 +211,5 @@ def _toml(text: str, origin: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{origin}: {error}") from None
+    except RecursionError:
+        raise ConfigError(f"{origin}: too many nested brackets") from None
