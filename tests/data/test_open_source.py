@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from metapl.data.open_source import open_source, settings_of
+from metapl.data.open_source import open_source, settings_beside, settings_of
 from metapl.data.sources.cifar import Cifar10
 from metapl.data.sources.csv_list import CsvList
 from metapl.data.sources.digits import Digits
@@ -22,6 +22,13 @@ def test_names_splits_and_paths(tmp_path: Path) -> None:
     assert settings_of(str(tmp_path)) == Folder(path=str(tmp_path.resolve()))
     assert settings_of("my/list.csv") == CsvList(file=str(Path("my/list.csv").resolve()))
     assert settings_of("x.npz") == Npz(file=str(Path("x.npz").resolve()))
+
+
+def test_a_folder_beside_is_found_and_does_not_hide_a_source_of_its_name(tmp_path: Path) -> None:
+    for name in ("cifar10", "birds"):
+        (tmp_path / name).mkdir()
+    assert settings_beside("cifar10", [tmp_path]) == Cifar10()
+    assert settings_beside("birds", [tmp_path]) == Folder(path=str((tmp_path / "birds").resolve()))
 
 
 @pytest.mark.parametrize("text", ["digitz", "digits@", "two_moons", "nowhere/at/all", "cifar10-5k"])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from metapl.data import pictures
-from metapl.data.open_source import settings_of
+from metapl.data.open_source import settings_beside
 from metapl.data.reading.files import Folders
 from metapl.data.sources import arrays, features, two_moons
 from metapl.data.sources.csv_list import CsvList
@@ -47,8 +47,7 @@ def settled(config: SourceConfig) -> SourceConfig:
 
 def encoded_pictures(config: features.Features, folders: Folders) -> PictureConfig:
     """Return the settings of the pictures that the source `features` encodes."""
-    beside = [folder / config.source for folder in folders if (folder / config.source).is_dir()]
-    settings = dataclasses.replace(settings_of(str(beside[0]) if beside else config.source), size=config.size)
+    settings = dataclasses.replace(settings_beside(config.source, folders), size=config.size)
     return dataclasses.replace(settings, outside=config.outside) if isinstance(settings, CsvList) else settings
 
 

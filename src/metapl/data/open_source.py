@@ -54,6 +54,12 @@ def _has_shards(folder: Path) -> bool:
     return any(below(folder, kind.suffix) for kind in _SHARDS)
 
 
+def settings_beside(text: str, folders: Folders) -> PictureConfig:
+    """The settings for a name, for a folder inside one of the data folders, or for a path; a name comes first."""
+    inside = [folder / text for folder in folders if (folder / text).is_dir()]
+    return settings_of(str(inside[0]) if inside and not _by_name(text) else text)
+
+
 def _by_name(text: str) -> PictureConfig | None:
     try:
         spec = parse_spec(text)
