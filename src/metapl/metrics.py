@@ -59,6 +59,12 @@ COMMON = (
         "h",
         "student",
     ),
+    Metric(
+        "feedback_horizon",
+        "for how many steps the student keeps what it learns; with `soft`, `per_example` and their controls",
+        "steps",
+        "student",
+    ),
     Metric("loss", "cross-entropy of the network on labelled examples", "loss", "network", LOSSES, "loss", "loss", 0),
     Metric(
         "teacher_loss",

@@ -52,7 +52,7 @@ import jax.numpy as jnp
 import optax
 from annotated_types import Ge, Lt
 
-from metapl.algorithms.losses import accuracy
+from metapl.algorithms.losses import accuracy, label_costs
 from metapl.types import Array, Metrics, PyTree
 
 
@@ -66,9 +66,12 @@ class Feedback:
     """How h is computed. The last four are controls: h = 0, credit to the wrong example, of the wrong sign, random."""
     weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the feedback in the teacher's gradient, in units of `scale`."""
-    scale: Literal["fixed", "balanced"] = "fixed"
-    """What weight 1 is. fixed: h as it is, the paper's letter. balanced: a gradient as long as that of the teacher's
-    own loss, whatever the learning rates, batches and optimizers (feedback_scale.py)."""
+    scale: Literal["fixed", "horizon", "balanced"] = "fixed"
+    """What weight 1 is. fixed: h as it is, the effect of one step of the student: the paper's letter. horizon: the
+    effect for as long as the student keeps it. balanced: a gradient as long as that of the teacher's own loss. The last
+    two do not depend on learning rates, batches and optimizers (feedback_scale.py)."""
+    limit: Annotated[float, Ge(0)] = 0.0
+    """Most that the feedback may pull at the teacher's answer for an example; 1: as much as a wrong label; 0: any."""
     scale_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
     """Share of the moving averages of both lengths that each step keeps (balanced)."""
     baseline: bool = True
@@ -86,7 +89,8 @@ class StudentUpdate(NamedTuple):
     moved: Callable[[], PyTree]  # () -> u(g) − u(0)
     descend: Callable[[PyTree], PyTree]  # v -> d
     labeled_loss: Callable[[PyTree], tuple[Array, Array]]  # θ -> CE(y_l, S(x_l; θ)), S's logits: one batch, mode, mask
-    label_costs: Callable[[PyTree], Array]  # θ -> CE(c, S(x_i; θ)) for all i and c [U, C], smoothed as g's is
+    unlabeled_logits: Callable[[PyTree], Array]  # θ -> S's logits for all x_i [U, C], as in g
+    smoothing: float  # of the pseudo labels in g
     key: Array  # for an estimator that draws
 
 
@@ -96,6 +100,7 @@ class Estimate(NamedTuple):
     h: Array  # [] or [U, C]
     labeled_logits: Array | None = None  # S(x_l; θ_S')
     cosine: Array | None = None  # ⟨v, g⟩ / (‖v‖ ‖g‖)
+    horizon: Array | None = None  # how many of its steps the student keeps what it learns along d
 
 
 def dot(update: StudentUpdate) -> Estimate:
@@ -121,8 +126,22 @@ def finite_difference(update: StudentUpdate) -> Estimate:
 def per_example(update: StudentUpdate) -> Estimate:
     """h_ic = ⟨d, ∇ CE(c, S(x_i))⟩ / U, for all i and c at once: [U, C]."""
     v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
-    _, slopes = jax.jvp(update.label_costs, (update.params,), (update.descend(v),))
-    return Estimate(slopes / len(slopes), logits, _cosine(v, update.gradient))
+    d = update.descend(v)
+    along_d = jax.jvp(update.unlabeled_logits, (update.params,), (d,))
+    _, slopes = jax.jvp(lambda z: label_costs(z, update.smoothing), *((part,) for part in along_d))
+    h = slopes / len(slopes)
+    return Estimate(h, logits, _cosine(v, update.gradient), horizon(optax.tree.vdot(v, d), *along_d))
+
+
+def horizon(gain: Array, logits: Array, slopes: Array) -> Array:
+    """K = ⟨v, d⟩ / dᵀ G d, with G the curvature (Gauss-Newton, or Fisher) of the student's loss on x_u.
+
+    `logits` are S(x_u), `slopes` their derivatives along d. dᵀ G d is the mean over examples of the variance of the
+    slopes among classes, drawn from S(x_i).
+    """
+    probabilities, shifts = jax.jvp(jax.nn.log_softmax, (logits,), (slopes,))
+    curvature = jnp.mean(jnp.sum(jnp.exp(probabilities) * shifts**2, axis=-1))
+    return gain / jnp.maximum(curvature, jnp.finfo(curvature.dtype).tiny)
 
 
 def none(update: StudentUpdate) -> Estimate:
@@ -181,11 +200,19 @@ ESTIMATORS = {
 }
 
 
+BATCH_ESTIMATORS = ("cosine", "dot", "finite_difference")  # one h for the whole batch
+
+
 def check_labels(config: Feedback, labels: str) -> None:
-    """Refuse an estimator that is wrong for the labels.
+    """Refuse an estimator that is wrong for the labels, and a scale that the estimator cannot have.
 
     A sampled-label estimator on soft labels is the released code's error: its gradient is zero.
     """
+    if config.scale == "horizon" and config.estimator in BATCH_ESTIMATORS:
+        raise ValueError(
+            f"feedback.scale 'horizon' needs a feedback for every example, and estimator {config.estimator!r} has one "
+            "for the batch; set feedback.estimator to 'soft' or 'per_example'"
+        )
     allowed = ESTIMATORS[config.estimator].labels
     if labels not in allowed:
         raise ValueError(
@@ -194,11 +221,24 @@ def check_labels(config: Feedback, labels: str) -> None:
         )
 
 
-def credit(config: Feedback, h: Array, baseline: Array, targets: Array) -> Array:
-    """credit_ic = weight · q_ic (h − b), held fixed: [U, C]."""
-    advantage = h - baseline if config.baseline else h
+def credit(config: Feedback, estimate: Estimate, baseline: Array, targets: Array) -> Array:
+    """credit_ic = weight · K · q_ic (h − b), held fixed: [U, C]; K is 1 unless `scale` is horizon."""
+    advantage = estimate.h - baseline if config.baseline else estimate.h
     share = 1 / len(targets) if ESTIMATORS[config.estimator].mean else 1.0
-    return jax.lax.stop_gradient(config.weight * share * targets * advantage)
+    kept = estimate.horizon if config.scale == "horizon" and estimate.horizon is not None else 1.0
+    return jax.lax.stop_gradient(limited(config.limit, kept * config.weight * share * targets * advantage, targets))
+
+
+def limited(limit: float, credit: Array, targets: Array) -> Array:
+    """Shorten the credit of each example whose pull on a logit of the teacher exceeds that of `limit` wrong labels.
+
+    The pull of credit on the logits is credit_i − q_i Σ_c credit_ic; that of a true label of U is at most 1 / U.
+    """
+    if not limit:
+        return credit
+    pulls = credit - targets * jnp.sum(credit, axis=-1, keepdims=True)
+    largest = len(targets) * jnp.max(jnp.abs(pulls), axis=-1, keepdims=True)
+    return credit * jnp.minimum(1, limit / jnp.maximum(largest, jnp.finfo(largest.dtype).tiny))
 
 
 def next_baseline(config: Feedback, h: Array, baseline: Array, targets: Array) -> Array:
@@ -216,6 +256,8 @@ def metrics(estimate: Estimate, targets: Array, labels: Array) -> Metrics:
     values = {"feedback": mean_h(estimate.h, targets)}
     if estimate.cosine is not None:
         values["feedback_cosine"] = estimate.cosine
+    if estimate.horizon is not None:
+        values["feedback_horizon"] = estimate.horizon
     if estimate.labeled_logits is not None:
         values["student_labeled_accuracy"] = accuracy(labels, estimate.labeled_logits)
     return values

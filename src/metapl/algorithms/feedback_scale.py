@@ -1,8 +1,23 @@
-"""How strong the feedback is: a scale that depends neither on η_S nor on batch sizes nor on optimizers.
+"""How strong the feedback is: scales that depend neither on η_S nor on batch sizes nor on optimizers.
 
 h is what *one* step of the student is worth: η_S / U times a slope, and the slope is as large as the student's tangent
 kernel, which differs a thousandfold between networks. So a fixed factor that is right for one task does nothing in the
-next one and breaks the teacher in a third. `balanced` measures both terms where they meet, in the teacher's gradient:
+next one and breaks the teacher in a third.
+
+`horizon` counts the effect for as long as the student keeps it. Near θ_S the student's loss on x_u is quadratic, with
+G its curvature (Gauss-Newton). Later steps, whose labels are the same, overwrite what a step has changed: after k of
+them (1 − η_S G)^k of it is left. So a label that stays lowers the labelled loss, over n steps, by
+
+    Σ_{k<n} ⟨v, (1 − η_S G)^k η_S ∇CE(c, S(x_i))⟩ / U  ≈  K (1 − (1 − 1/K)^n) h_ic  →  K h_ic
+
+    1 / K = dᵀ G d / ⟨v, d⟩ = η_S · vᵀ G v / vᵀ v                                (d = η_S v for SGD)
+
+with the curvature along v in place of G: K is the student's horizon, in steps. K h has neither η_S nor the momentum nor
+U in it: all cancel. dᵀ G d is the mean over x_i of the variance of the slopes of S's logits along d, and the product
+that gives h_ic has these slopes: K costs nothing (`feedback.horizon`). The tests compare K (1 − (1 − 1/K)^n) with
+automatic differentiation through n steps. The direction stays that of one step.
+
+`balanced` measures both terms where they meet, in the teacher's gradient:
 
     g_own = ∇_{θ_T} [the teacher's own losses]
     g_fed = ∇_{θ_T} Σ_ic credit_ic (−log T_c(x_i; θ_T))
@@ -12,12 +27,13 @@ next one and breaks the teacher in a third. `balanced` measures both terms where
 `mean` is a moving average over the steps. So the feedback is, on average, ρ times as strong as the teacher's own
 losses. Steps in which the student has more to say count for more. The present step in the denominator bounds every
 single one by ρ · r, so that no step can throw the teacher. r never rises: a teacher that the feedback drives away from
-its labels has a larger gradient of its own, and the feedback must not grow with it. Only a ratio of averages enters:
-their start at 0 cancels, and no warm-up is needed. Any factor of h cancels, too: η_S, 1 / U, the optimizer, the width
-of the student. It costs one more backward pass of the teacher.
+its labels has a larger gradient of its own, and the feedback must not grow with it. But r falls to almost 0 when the
+teacher has learnt its few labels, and the feedback with it. Only a ratio of averages enters: their start at 0 cancels,
+and no warm-up is needed. Any factor of h cancels, too. It costs one more backward pass of the teacher.
 
 | symbol    | name                                                    |
 |-----------|---------------------------------------------------------|
+| K         | Estimate.horizon                                        |
 | ρ         | feedback.weight                                         |
 | mean(‖·‖) | Balance.own, Balance.fed over Balance.seen (scale_decay) |
 | r         | Balance.lowest                                          |
@@ -44,7 +60,7 @@ class Balance(NamedTuple):
 
 def start(config: Feedback, dtype: jnp.dtype) -> Balance | None:
     """Return empty averages; None if the scale needs none."""
-    if config.scale == "fixed":
+    if config.scale != "balanced":
         return None
     own, fed, seen = jnp.zeros((3,), dtype)
     return Balance(own, fed, seen, jnp.full((), jnp.inf, dtype))

@@ -62,7 +62,7 @@ from metapl.algorithms import feedback_scale as scales
 from metapl.algorithms import learner as learners
 from metapl.algorithms.balance import LogitAdjustment
 from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
-from metapl.algorithms.losses import accuracy, cross_entropy, label_costs
+from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.algorithms.objectives import OBJECTIVES
 from metapl.algorithms.sample_labels import sample_labels
 from metapl.algorithms.supervised import Supervised
@@ -273,11 +273,12 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
         moved=partial(learners.moved, student, setup.student_optimizer, g),
         descend=learners.descend(student, setup.student_optimizer, g),
         labeled_loss=labeled_loss,
-        label_costs=lambda params: label_costs(unlabeled_loss(params)[1][0], config.label_smoothing),
+        unlabeled_logits=lambda params: unlabeled_loss(params)[1][0],
+        smoothing=config.label_smoothing,
         key=jax.random.fold_in(labeled_key, 1),
     )
     estimate = estimator.estimate(update)
-    credit = feedbacks.credit(config.feedback, estimate.h, baseline, targets)
+    credit = feedbacks.credit(config.feedback, estimate, baseline, targets)
     new_baseline = feedbacks.next_baseline(config.feedback, estimate.h, baseline, targets)
     if config.student_wait_steps:
         credit = jnp.where(teacher.updates >= config.student_wait_steps, credit, 0)

@@ -45,7 +45,7 @@ from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import feedback_scale as scales
 from metapl.algorithms import learner as learners
 from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
-from metapl.algorithms.losses import accuracy, cross_entropy, label_costs
+from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.algorithms.sample_labels import sample_labels
 from metapl.algorithms.true_labels import StudentPass, TrueLabels
 from metapl.models.reduced_teacher import ReducedTeacher
@@ -179,12 +179,13 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
         gradient=g,
         descend=learners.descend(student, setup.student_optimizer, whole_g),
         labeled_loss=labeled_loss,
-        label_costs=lambda params: label_costs(unlabeled_loss(params)[1].logits, config.label_smoothing),
+        unlabeled_logits=lambda params: unlabeled_loss(params)[1].logits,
+        smoothing=config.label_smoothing,
         moved=partial(learners.moved, student, setup.student_optimizer, g, whole_g),
         key=jax.random.fold_in(labeled_key, 1),
     )
     estimate = estimator.estimate(update)
-    credit = feedbacks.credit(config.feedback, estimate.h, baseline, targets)
+    credit = feedbacks.credit(config.feedback, estimate, baseline, targets)
     new_baseline = feedbacks.next_baseline(config.feedback, estimate.h, baseline, targets)
 
     # θ_T' = θ_T' − η_T g_T',  g_T' = h ∇_{θ_T'} CE(ŷ_u, T'(p_u; θ_T')) + w ∇_{θ_T'} CE(y_l, T'(p_l; θ_T'))
