@@ -29,7 +29,7 @@ class Metric(NamedTuple):
 
     name: str
     meaning: str  # for the docs' table
-    unit: Literal["loss", "accuracy", "share", "norm", "h"]
+    unit: Literal["loss", "accuracy", "share", "norm", "h", "steps"]
     whose: Literal["network", "teacher", "student", "run"] = "network"  # network: the only one, or else the teacher
     chart: str = ""  # title of the chart that shows it; empty: none does
     label: str = ""  # its name there

@@ -127,10 +127,10 @@ def per_example(update: StudentUpdate) -> Estimate:
     """h_ic = ⟨d, ∇ CE(c, S(x_i))⟩ / U, for all i and c at once: [U, C]."""
     v, logits = jax.grad(update.labeled_loss, has_aux=True)(update.new_params)
     d = update.descend(v)
-    along_d = jax.jvp(update.unlabeled_logits, (update.params,), (d,))
-    _, slopes = jax.jvp(lambda z: label_costs(z, update.smoothing), *((part,) for part in along_d))
-    h = slopes / len(slopes)
-    return Estimate(h, logits, _cosine(v, update.gradient), horizon(optax.tree.vdot(v, d), *along_d))
+    z, z_slopes = jax.jvp(update.unlabeled_logits, (update.params,), (d,))
+    _, slopes = jax.jvp(lambda z: label_costs(z, update.smoothing), (z,), (z_slopes,))
+    kept = horizon(optax.tree.vdot(v, d), z, z_slopes)
+    return Estimate(slopes / len(slopes), logits, _cosine(v, update.gradient), kept)
 
 
 def horizon(gain: Array, logits: Array, slopes: Array) -> Array:
