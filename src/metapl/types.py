@@ -268,6 +268,11 @@ class MethodConfig:
         return (self,)
 
     @property
+    def views_needed(self) -> tuple[int, int]:
+        """Return how many weak and strong views of each unlabelled example it needs, if its settings say so."""
+        return self.weak_views, self.strong_views
+
+    @property
     def remembers_examples(self) -> bool:
         """Return whether the method or one of its pieces needs indices."""
         return any(piece.needs_indices for piece in self.pieces)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 
 def test_steps_by_hand():
     views = seen()
-    method = mixmatch.MixMatch(5.0, temperature=0.7, mixup=0.6, ramp_steps=2, optimizer=SGD)
+    method = mixmatch.MixMatch(5.0, views=2, temperature=0.7, mixup=0.6, ramp_steps=2, optimizer=SGD)
     algorithm, state = begin(method)
     for t in range(4):
         after, metrics = algorithm.step(state, views, jax.random.key(t))

@@ -13,7 +13,7 @@ of equal composition instead, which only batch norm can tell.
 
 | symbol      | name                                   |
 |-------------|----------------------------------------|
-| K           | 2: views.all_weak                      |
+| K, x_u^k    | config.views, views.all_weak           |
 | T, α        | config.temperature, config.mixup       |
 | λ_u, ramp_steps | config.weight, config.ramp_steps   |
 | t           | learner.updates                        |
@@ -50,10 +50,11 @@ class MixMatch(MethodConfig):
 
     name: ClassVar[str] = "mixmatch"
     title: ClassVar[str] = "MixMatch"
-    weak_views: ClassVar[int] = 2
 
     weight: Annotated[float, Ge(0)] = 75.0
     """λ_u: factor of the unlabelled term; the authors have 75 on CIFAR-10 and 250 on SVHN."""
+    views: Annotated[int, Ge(1)] = 2
+    """K: weak views of each unlabelled example whose mean prediction is its guessed label."""
     temperature: Annotated[float, Gt(0)] = 0.5
     """T: below 1 the guessed labels are sharper than the mean prediction."""
     mixup: Annotated[float, Gt(0)] = 0.75
@@ -64,6 +65,11 @@ class MixMatch(MethodConfig):
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of each true label that is spread evenly over all classes."""
 
+    @property
+    def views_needed(self) -> tuple[int, int]:
+        """Return K weak views."""
+        return self.views, self.strong_views
+
 
 def objective(config: MixMatch, network: Network, steps: int) -> Objective:
     """L_x + λ_t L_u."""
@@ -71,7 +77,7 @@ def objective(config: MixMatch, network: Network, steps: int) -> Objective:
 
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
         guess_key, mix_key, pass_key = jax.random.split(key, 3)
-        x_u = views.all_weak[:2]
+        x_u = views.all_weak[: config.views]
         fixed = jax.lax.stop_gradient(params)
         logits, _ = together(network, fixed, learner.stats, x_u, guess_key)
         q = guessed([jax.nn.softmax(view) for view in logits], config.temperature)
@@ -79,7 +85,7 @@ def objective(config: MixMatch, network: Network, steps: int) -> Objective:
         # (x', p')
         one_hot = jax.nn.one_hot(views.labels, q.shape[-1], dtype=q.dtype)
         y_l = smooth(one_hot, one_hot, config.label_smoothing)
-        inputs, targets = jnp.concatenate([views.labeled, *x_u]), jnp.concatenate([y_l, q, q])
+        inputs, targets = jnp.concatenate([views.labeled, *x_u]), jnp.concatenate([y_l, *[q] * config.views])
         mixture = nearer_to_itself(draw(mix_key, len(inputs), config.mixup, inputs.dtype))
         mixed, stats = network.apply(params, learner.stats, mixture.mix(inputs), train=True, key=pass_key)
         labels, labeled_size = mixture.mix(targets), len(views.labeled)

@@ -20,7 +20,7 @@ All passes over x_u have the same dropout mask; only the statistics of the first
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,17 +73,14 @@ def objective(config: VAT, network: Network, steps: int) -> Objective:
         labeled_key, unlabeled_key, direction_key = jax.random.split(key, 3)
         labeled, stats = network.apply(params, learner.stats, views.labeled, train=True, key=labeled_key)
         supervised = cross_entropy(views.labels, labeled, config.label_smoothing)
+        weak, stats = network.apply(params, stats, views.weak, train=True, key=unlabeled_key)
 
         def logits_at(params: PyTree, inputs: Array) -> Array:
             return network.apply(params, learner.stats, inputs, train=True, key=unlabeled_key)[0]
 
-        weak, stats = network.apply(params, stats, views.weak, train=True, key=unlabeled_key)
-        fixed, p = jax.lax.stop_gradient(params), sharpen(weak)
-        direction = worst_direction(config, lambda x: logits_at(fixed, x), views.weak, direction_key)
-        moved = logits_at(params, views.weak + config.radius * jax.lax.stop_gradient(direction))
-
         # KL(p ‖ f(x_u + r_adv; θ)), H(f(x_u; θ))
-        divergence = jnp.mean(jnp.sum(p * (jnp.log(p + 1e-12) - jax.nn.log_softmax(moved)), axis=-1))
+        worst = Worst(config.radius, config.power_steps)
+        divergence = worst.divergence(logits_at, params, views.weak, sharpen(weak), direction_key)
         entropy = -jnp.mean(jnp.sum(jax.nn.softmax(weak) * jax.nn.log_softmax(weak), axis=-1))
         metrics = {
             "loss": supervised,
@@ -98,16 +95,29 @@ def objective(config: VAT, network: Network, steps: int) -> Objective:
     return Objective(terms)
 
 
-def worst_direction(config: VAT, logits_at: Callable[[Array], Array], inputs: Array, key: Array) -> Array:
-    """d ← H d / ‖H d‖ for each example, with H = Jᵀ (diag p − p pᵀ) J."""
-    d = unit(jax.random.normal(key, inputs.shape, inputs.dtype))
-    logits, backward = jax.vjp(logits_at, inputs)
-    p = jax.nn.softmax(logits)
-    for _ in range(config.power_steps):
-        _, along = jax.jvp(logits_at, (inputs,), (d,))
-        fisher = p * (along - jnp.sum(p * along, axis=-1, keepdims=True))
-        d = unit(backward(fisher)[0])
-    return d
+class Worst(NamedTuple):
+    """The worst change of an example: how long it is, and how long it is searched for."""
+
+    radius: float
+    power_steps: int
+
+    def divergence(
+        self, logits_at: Callable[[PyTree, Array], Array], params: PyTree, inputs: Array, p: Array, key: Array
+    ) -> Array:
+        """KL(p ‖ f(x + r_adv; θ)), a mean over the batch; `p` are the predictions for x, held fixed."""
+        fixed = jax.lax.stop_gradient(params)
+        d = jax.lax.stop_gradient(self.direction(lambda x: logits_at(fixed, x), inputs, p, key))
+        moved = logits_at(params, inputs + self.radius * d)
+        return jnp.mean(jnp.sum(p * (jnp.log(p + 1e-12) - jax.nn.log_softmax(moved)), axis=-1))
+
+    def direction(self, logits_at: Callable[[Array], Array], inputs: Array, p: Array, key: Array) -> Array:
+        """d ← H d / ‖H d‖ for each example, with H = Jᵀ (diag p − p pᵀ) J."""
+        d = unit(jax.random.normal(key, inputs.shape, inputs.dtype))
+        _, backward = jax.vjp(logits_at, inputs)
+        for _ in range(self.power_steps):
+            _, along = jax.jvp(logits_at, (inputs,), (d,))
+            d = unit(backward(p * (along - jnp.sum(p * along, axis=-1, keepdims=True)))[0])
+        return d
 
 
 def unit(changes: Array) -> Array:

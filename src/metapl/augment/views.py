@@ -93,7 +93,7 @@ ONE_OF_EACH = Counts()
 
 def counts(method: MethodConfig) -> Counts:
     """Return how many views the method and its pieces declare."""
-    needed = [Counts(piece.weak_views, piece.strong_views) for piece in method.pieces]
+    needed = [Counts(*piece.views_needed) for piece in method.pieces]
     return Counts(max(it.weak for it in needed), max(it.strong for it in needed))
 
 
