@@ -206,13 +206,13 @@ class Labeler(NamedTuple):
 class Objective(NamedTuple):
     """What a method with one network minimises, and what it remembers from step to step.
 
-    It can be minimised alone (`learner.alone`), or be the own method of MPL's teacher. `start(learner, views)` makes
-    the first memory. `loss` reads `learner.memory` and returns the next one. `follow(memory, learner)` is called after
-    the update, for a memory that depends on the new weights, as their moving average does.
+    It can be minimised alone (`learner.alone`), or be the own method of MPL's teacher. `start(learner, views, key)`
+    makes the first memory. `loss` reads `learner.memory` and returns the next one. `follow(memory, learner)` is called
+    after the update, for a memory that depends on the new weights, as their moving average does.
     """
 
     loss: MethodLoss
-    start: Callable[[Learner, Views], PyTree] = lambda learner, views: ()
+    start: Callable[[Learner, Views, Array], PyTree] = lambda learner, views, key: ()
     follow: Callable[[PyTree, Learner], PyTree] = lambda memory, learner: memory
     predictor: Callable[[Learner], Weights] = lambda learner: learner.weights  # the weights to evaluate
     labeler: Labeler | None = Labeler(lambda learner: learner.current)

@@ -79,7 +79,8 @@ class Memory(NamedTuple):
 def objective(config: AdaMatch, network: Network, steps: int) -> Objective:
     """CE(y_l, Z_weak) + CE(y_l, Z_strong) + λ_t mean_u [max q ≥ c] CE(q, f(RandAugment(x_u); θ))."""
 
-    def start(learner: Learner, views: Views) -> Memory:
+    def start(learner: Learner, views: Views, key: Array) -> Memory:
+        del key
         classes = learners.classes(network, learner, views.weak)
         even = jnp.full((classes,), 1 / classes, views.weak.dtype)
         return Memory(even, even)

@@ -1,4 +1,4 @@
-"""A moving average of the weights as a method's memory: the teacher of Mean Teacher and of ICT."""
+"""A moving average of the weights as a method's memory: the teacher of Mean Teacher, ICT and SimMatch."""
 
 from collections.abc import Callable
 
@@ -6,15 +6,21 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from metapl.types import Learner, Weights
+from metapl.types import Array, Learner, PyTree, Weights
 
 
 def follow_weights(decay: float) -> Callable[[Weights, Learner], Weights]:
-    """θ' = α_t θ' + (1 − α_t) θ, with α_t = min(1 − 1 / (t + 1), decay) after update t."""
+    """Return `Objective.follow` for a memory that is the average of the weights."""
 
     def follow(average: Weights, student: Learner) -> Weights:
-        t = jnp.asarray(student.updates, jax.tree.leaves(average)[0].dtype)
-        kept = jnp.minimum(1 - 1 / (t + 1), decay)
-        return optax.incremental_update(student.current, average, 1 - kept)
+        weights: Weights = follow_tree(average, student.current, student.updates, decay)
+        return weights
 
     return follow
+
+
+def follow_tree(average: PyTree, now: PyTree, t: Array | int, decay: float) -> PyTree:
+    """θ' = α_t θ' + (1 − α_t) θ, with α_t = min(1 − 1 / (t + 1), decay) after update t."""
+    t = jnp.asarray(t, jax.tree.leaves(average)[0].dtype)
+    kept = jnp.minimum(1 - 1 / (t + 1), decay)
+    return optax.incremental_update(now, average, 1 - kept)

@@ -67,8 +67,8 @@ def objective(config: FlexMatch, network: Network, steps: int) -> Objective:
     """CE(y_l, f(x_l; θ)) + λ mean_u kept CE(ŷ_u, f(RandAugment(x_u); θ))."""
     del steps
 
-    def start(learner: Learner, views: Views) -> Array:
-        del learner
+    def start(learner: Learner, views: Views, key: Array) -> Array:
+        del learner, key
         assert views.indices is not None  # declared
         return jnp.full((views.indices.totals.unlabeled,), NONE, jnp.int32)
 

@@ -80,7 +80,8 @@ def objective(config: FreeMatch, network: Network, steps: int) -> Objective:
     """CE(y_l, f(x_l; θ)) + λ_u L_u + λ_f L_f."""
     del steps
 
-    def start(learner: Learner, views: Views) -> Memory:
+    def start(learner: Learner, views: Views, key: Array) -> Memory:
+        del key
         classes, dtype = learners.classes(network, learner, views.weak), views.weak.dtype
         even = jnp.full((classes,), 1 / classes, dtype)
         return Memory(jnp.full((), 1 / classes, dtype), even, even)

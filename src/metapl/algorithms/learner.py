@@ -31,14 +31,14 @@ def alone(objective: Callable[[Any, Network, int], Objective], config: Any, netw
     optimizer, its = optim.build(config.optimizer, steps), objective(config, network, steps)
 
     def init(key: Array, views: Views, start: Weights | None) -> Learner:
-        return begin(its, create(network, optimizer, key, views.labeled, start), views)
+        return begin(its, create(network, optimizer, key, views.labeled, start), views, key)
 
     return Algorithm(init, partial(minimize, its, optimizer), its.predictor, its.labeler)
 
 
-def begin(objective: Objective, learner: Learner, views: Views) -> Learner:
+def begin(objective: Objective, learner: Learner, views: Views, key: Array) -> Learner:
     """Give a new learner the first memory of its method."""
-    return learner._replace(memory=objective.start(learner, views))
+    return learner._replace(memory=objective.start(learner, views, key))
 
 
 def follow(objective: Objective, learner: Learner, terms: LossTerms) -> Learner:

@@ -82,7 +82,8 @@ def objective(config: LGA, network: Network, steps: int) -> Objective:
     """CE(y_l, f(x_l; θ)) + λ_t CE(ŷ_u, f(x_u; θ)) + λ_v VAT."""
     del steps
 
-    def start(learner: Learner, views: Views) -> Array:
+    def start(learner: Learner, views: Views, key: Array) -> Array:
+        del key
         assert views.indices is not None  # declared
         classes = learners.classes(network, learner, views.weak)
         return jnp.full((views.indices.totals.unlabeled, classes), 1 / classes, views.weak.dtype)

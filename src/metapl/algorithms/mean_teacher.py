@@ -99,4 +99,4 @@ def objective(config: MeanTeacher, network: Network, steps: int) -> Objective:
 
     labeler = Labeler(lambda student: student.memory, teaches=True)
     follow = follow_weights(config.decay)
-    return Objective(terms, lambda student, _: student.current, follow, lambda student: student.memory, labeler)
+    return Objective(terms, lambda student, *_: student.current, follow, lambda student: student.memory, labeler)

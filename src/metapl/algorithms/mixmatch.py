@@ -99,7 +99,7 @@ def objective(config: MixMatch, network: Network, steps: int) -> Objective:
             "labeled_accuracy": accuracy(labels[:labeled_size], mixed[:labeled_size]),
             PSEUDO_LABELS: one_hot_best(q),
         }
-        weighted = ramped(config, learner.updates, q.dtype) * unsupervised
+        weighted = ramped(config.weight, config.ramp_steps, learner.updates, q.dtype) * unsupervised
         return LossTerms(supervised, stats, metrics, weighted)
 
     return Objective(terms)
@@ -116,8 +116,6 @@ def nearer_to_itself(mixture: Mixture) -> Mixture:
     return mixture._replace(part=jnp.maximum(mixture.part, 1 - mixture.part))
 
 
-def ramped(config: MixMatch, t: Array | int, dtype: jnp.dtype) -> Array | float:
+def ramped(weight: float, ramp_steps: int, t: Array | int, dtype: jnp.dtype) -> Array | float:
     """λ_t = λ_u min(1, t / ramp_steps)."""
-    if not config.ramp_steps:
-        return config.weight
-    return config.weight * jnp.minimum(1.0, jnp.asarray(t, dtype) / config.ramp_steps)
+    return weight * jnp.minimum(1.0, jnp.asarray(t, dtype) / ramp_steps) if ramp_steps else weight

@@ -197,7 +197,7 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
         teacher = learners.create(network, teacher_optimizer, key, views.labeled, start)
-        teacher = learners.begin(own, teacher, views)
+        teacher = learners.begin(own, teacher, views, key)
         student_start = start if config.student_start == "teacher" else None
         student = learners.create(network, student_optimizer, jax.random.fold_in(key, 1), views.weak, student_start)
         dtype = views.weak.dtype

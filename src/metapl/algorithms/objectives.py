@@ -12,6 +12,8 @@ from metapl.algorithms import (
     lga,
     mean_teacher,
     mixmatch,
+    remixmatch,
+    simmatch,
     softmatch,
     supervised,
     temporal_ensembling,
@@ -32,7 +34,9 @@ OBJECTIVES: dict[type[MethodConfig], Callable[[Any, Network, int], Objective]] =
     ict.ICT: ict.objective,
     lga.LGA: lga.objective,
     mixmatch.MixMatch: mixmatch.objective,
+    remixmatch.ReMixMatch: remixmatch.objective,
     softmatch.SoftMatch: softmatch.objective,
+    simmatch.SimMatch: simmatch.objective,
     temporal_ensembling.TemporalEnsembling: temporal_ensembling.objective,
     vat.VAT: vat.objective,
 }

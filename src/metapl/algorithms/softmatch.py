@@ -92,7 +92,8 @@ def objective(config: SoftMatch, network: Network, steps: int) -> Objective:
     """CE(y_l, f(x_l; θ)) + λ mean_u w CE(ŷ_u, f(RandAugment(x_u); θ))."""
     del steps
 
-    def start(learner: Learner, views: Views) -> Memory:
+    def start(learner: Learner, views: Views, key: Array) -> Memory:
+        del key
         classes, dtype = learners.classes(network, learner, views.weak), views.weak.dtype
         even = jnp.full((classes,), 1 / classes, dtype)
         return Memory(even, jnp.full((), 1 / classes, dtype), jnp.ones((), dtype))

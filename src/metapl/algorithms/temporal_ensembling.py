@@ -73,7 +73,8 @@ def objective(config: TemporalEnsembling, network: Network, steps: int) -> Objec
     """CE(y_l, f(x_l; θ)) + λ_t J."""
     del steps
 
-    def start(learner: Learner, views: Views) -> Memory:
+    def start(learner: Learner, views: Views, key: Array) -> Memory:
+        del key
         assert views.indices is not None  # declared
         total, classes = views.indices.totals.unlabeled, learners.classes(network, learner, views.weak)
         return Memory(jnp.zeros((total, classes), views.weak.dtype), jnp.zeros((total,), jnp.int32))
