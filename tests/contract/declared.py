@@ -21,7 +21,7 @@ def with_declared(views: Views, method: MethodConfig) -> Views:
     return views._replace(indices=Indices(*(jnp.arange(size) for size in sizes), Totals(*sizes)))
 
 
-SIZES = {"queue": 64, "hidden": 16, "width": 8}  # of methods whose own are those of large networks
+SIZES = {"queue": 64, "hidden": 16, "width": 8, "views": 2}  # of methods whose own are those of large networks
 
 
 def small(kind: type[MethodConfig], **settings: object) -> MethodConfig:
