@@ -24,7 +24,9 @@ def test_each_picture_is_held_out_by_one_seed_and_trains_the_others():
         by_name = {row.tobytes(): label for row, label in zip(FEATURES, LABELS, strict=True)}
         assert [by_name[row.tobytes()] for row in fold.labeled] == fold.labels.tolist()
         assert [by_name[row.tobytes()] for row in fold.val] == fold.val_labels.tolist()
-    assert len({(fold.labeled.shape, fold.val.shape) for fold in folds}) == 1
+    whole = [in_folds(dataset(), 4, seed) for seed in range(4, 8)]
+    assert all({row.tobytes() for row in fold.labeled} == {row.tobytes() for row in FEATURES} for fold in whole)
+    assert len({(fold.labeled.shape, fold.val.shape) for fold in (*folds, *whole)}) == 1
 
 
 def test_classes_are_spread_and_copies_stay_together():

@@ -1,6 +1,5 @@
 """The files of a fit's folder."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -12,25 +11,33 @@ from metapl.schema import ConfigError
 REQUEST = Request(steps=150, mirror=False)
 
 
-@pytest.mark.parametrize("key", ["labeled_counts", "train_counts"])
-def test_facts_of_this_version_and_of_0_1_0_are_read(key: str) -> None:
-    summary = folder.summary({"side": 8, key: [5, 2], "unlabeled": 7})
-    assert (summary.side, summary.class_counts.tolist(), summary.unlabeled) == (8, [5, 2], 7)
-
-
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("{")
     with pytest.raises(ConfigError, match=r"data\.json cannot be read.*begin again in another folder"):
         folder.read_json(tmp_path / "data.json")
 
 
+def begin(out: Path, data: str) -> None:
+    out.mkdir(parents=True)
+    folder.write_request(out, data, REQUEST)
+
+
 def test_without_a_folder_the_same_command_goes_on_with_what_it_began(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
-    Path("runs/fit").mkdir(parents=True)
-    noted = folder.comparable("data", REQUEST)
-    Path("runs/fit/fit.json").write_text(json.dumps(noted), "utf-8")
+    begin(Path("runs/fit"), "data")
     assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
     assert folder.usual_folder("others", REQUEST) == Path("runs/fit-2")
-    Path("runs/fit/model.json").write_text("{}", "utf-8")
+    folder.write_json(Path("runs/fit/verdict.json"), {"finished": False})  # stopped by Ctrl-C
+    assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
+    folder.write_json(Path("runs/fit/verdict.json"), {"finished": True})
     assert folder.usual_folder("data", REQUEST) == Path("runs/fit-2")
+
+
+def test_an_unfinished_fit_of_an_older_version_is_refused_and_a_finished_one_is_known(tmp_path):
+    folder.write_json(tmp_path / "fit.json", {"format": 1, **folder.comparable("data", REQUEST)})
+    assert not folder.is_finished(tmp_path)
+    with pytest.raises(ConfigError, match="begun by an older version"):
+        folder.check_request(tmp_path, "data", REQUEST)
+    folder.write_json(tmp_path / "model.json", {"format": 1, "run": "mpl", "temperature": 1.0})
+    assert folder.is_finished(tmp_path)

@@ -22,23 +22,23 @@ def test_every_class_stays_in_training_and_no_picture_has_two_roles(counts):
     own = labels(*counts)
     roles = assign_roles(own, alone(own), NONE, has_test=False, seed=0)
     assert set(own[roles.labeled]) == set(own)
-    everyone = np.concatenate([roles.labeled, roles.val, roles.test])
+    everyone = np.concatenate([roles.labeled, roles.test])
     assert sorted(everyone) == list(range(len(own)))
     assert len(roles.test)
     assert roles.measured_on == "labelled pictures"
 
 
-def test_a_fifth_and_a_tenth_of_each_class_are_held_out():
+def test_a_fifth_of_each_class_is_held_out_and_no_label_is_set_aside():
     own = labels(100, 50)
     roles = assign_roles(own, alone(own), NONE, has_test=False, seed=0)
     assert np.bincount(own[roles.test]).tolist() == [20, 10]
-    assert np.bincount(own[roles.val]).tolist() == [10, 5]
+    assert np.bincount(own[roles.labeled]).tolist() == [80, 40]
 
 
 def test_classes_of_one_or_two_pictures_keep_them_where_others_can_be_measured():
     own = labels(20, 2, 1)
     roles = assign_roles(own, alone(own), NONE, has_test=False, seed=0)
-    assert set(own[roles.test]) == set(own[roles.val]) == {0}
+    assert set(own[roles.test]) == {0}
 
 
 def test_copies_stay_together():
@@ -46,10 +46,7 @@ def test_copies_stay_together():
     groups = np.arange(80) // 4
     for seed in range(5):
         roles = assign_roles(own, groups, NONE, has_test=False, seed=seed)
-        of = [set(groups[rows]) for rows in (roles.labeled, roles.val, roles.test)]
-        assert not of[0] & of[1]
-        assert not of[0] & of[2]
-        assert not of[1] & of[2]
+        assert not set(groups[roles.labeled]) & set(groups[roles.test])
 
 
 def test_a_copy_in_another_class_does_not_take_its_last_picture_along():
@@ -59,10 +56,10 @@ def test_a_copy_in_another_class_does_not_take_its_last_picture_along():
         assert 5 in roles.labeled
 
 
-def test_a_given_test_part_is_the_test_and_only_validation_is_held_out():
+def test_a_given_test_part_is_the_test_and_every_label_trains():
     own = labels(30, 30)
     roles = assign_roles(own, alone(own), NONE, has_test=True, seed=0)
-    assert (len(roles.test), len(roles.val_part_test), len(roles.val)) == (0, 0, 6)
+    assert (len(roles.test), len(roles.val_part_test), len(roles.labeled)) == (0, 0, 60)
     assert roles.measured_on == "test part"
 
 

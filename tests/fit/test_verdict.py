@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from metapl.evaluate.statistics import compared
-from metapl.fit import label_next, verdict
+from metapl.fit import label_next, select, verdict
 from metapl.fit.foreign import Foreign
+from metapl.fit.rung import About, Predictions, Rung
 
 
 def pair(only_ours: int, only_theirs: int, n: int = 200):
@@ -22,29 +23,61 @@ FAMILIAR, SOME, MOST = (
 )
 
 
+LABELS = np.arange(200).astype(np.int32) % 2
+
+
+def rung(name: str, wrong: int, uses_unlabeled: bool = True, predicted: int = 200) -> Rung:
+    """A rung that gets so many of the first validation pictures wrong."""
+    logits = np.zeros((200, 2), np.float32)
+    logits[np.arange(200), LABELS] = 2.0
+    logits[:wrong] *= -1
+    logits[predicted:] = np.nan
+    return Rung(About(name, name, "heads", uses_unlabeled), 1.0, Predictions(logits, logits, logits[:0]))
+
+
+LINEAR, BETTER, WORSE = rung("linear", 50, False), rung("better", 20), rung("worse", 80)
+
+
 @pytest.mark.parametrize(
-    ("better", "worse", "strange", "outcome", "recommended"),
+    ("rungs", "strange", "outcome", "recommended"),
     [
-        (30, 5, FAMILIAR, "helped", "mpl"),
-        (5, 30, FAMILIAR, "hurt", "supervised"),
-        (6, 5, FAMILIAR, "neutral", "mpl"),
-        (5, 6, FAMILIAR, "neutral", "supervised"),
-        (5, 5, FAMILIAR, "neutral", "supervised"),
-        (6, 5, SOME, "neutral", "supervised"),
-        (30, 5, SOME, "helped", "mpl"),
-        (30, 5, MOST, "helped", "supervised"),
+        ([LINEAR, BETTER, WORSE], FAMILIAR, "helped", "better"),
+        ([LINEAR, WORSE], FAMILIAR, "hurt", "linear"),
+        ([LINEAR, BETTER], SOME, "neutral", "linear"),
+        ([LINEAR, BETTER], SOME, "helped", "better"),
+        ([LINEAR, BETTER], MOST, "helped", "linear"),
+        ([LINEAR, rung("unknown", 0, predicted=0)], FAMILIAR, "helped", "linear"),
     ],
 )
-def test_the_recommendation_follows_the_evidence(better, worse, strange, outcome, recommended):
-    difference = pair(better, worse)
-    assert verdict.judge(difference) == outcome
-    assert verdict.recommend(difference, outcome, strange)[0] == recommended
+def test_the_recommendation_follows_validation_and_foreign_pictures(rungs, strange, outcome, recommended):
+    assert verdict.recommend(rungs, LABELS, strange, outcome)[0].about.name == recommended
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "outcome"), [(30, 5, "helped"), (5, 30, "hurt"), (6, 5, "neutral"), (5, 5, "neutral")]
+)
+def test_what_chance_could_explain_is_neutral(better, worse, outcome):
+    assert verdict.judge(pair(better, worse)) == outcome
 
 
 def test_pictures_from_elsewhere_are_not_said_to_show_other_things():
-    assert "or to come from elsewhere" in verdict.recommend(pair(5, 5), "neutral", SOME)[1]
-    said = verdict._warnings(pair(5, 5), "neutral", SOME, 200)[0]
+    assert "or to come from elsewhere" in verdict.recommend([LINEAR, BETTER], LABELS, SOME, "neutral")[1]
+    said = verdict.warnings(pair(5, 5), "neutral", SOME, 200)[0]
     assert "measured on pictures like the labelled ones" in said
+
+
+def test_of_rungs_that_chance_cannot_tell_apart_the_surer_one_is_taken():
+    sure = rung("sure", 50, False)
+    sure.predictions.validation[:50] /= 4  # less wrong about its mistakes
+    assert select.best([rung("one more", 49), sure], LABELS).about.name == "sure"
+    assert select.best([rung("many more", 20), sure], LABELS).about.name == "many more"
+
+
+def test_rungs_are_put_together_only_if_that_makes_the_labels_more_probable():
+    other = rung("other", 0)
+    other.predictions.validation[150:] *= -1  # wrong where the linear one is right
+    assert {one.about.name for one in select.together([LINEAR, other], LABELS)} == {"linear", "other"}
+    assert [one.about.name for one in select.together([BETTER, WORSE], LABELS)] == ["better"]
 
 
 @pytest.mark.parametrize("n", [3, 5])
@@ -56,7 +89,7 @@ def test_a_handful_of_pictures_proves_nothing(n):
 
 def test_without_unlabelled_pictures_there_is_the_baseline():
     assert verdict.judge(None) == "none"
-    assert verdict.recommend(None, "none", None)[0] == "supervised"
+    assert verdict.recommend([LINEAR], LABELS, None, "none")[0] is LINEAR
 
 
 def test_what_to_label_next_is_unsure_and_no_two_alike():

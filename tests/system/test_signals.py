@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from metapl.system.signals import Stopped, listening
+from metapl.system.signals import Stop, Stopped, listening, within
 
 
 def wait_for(condition, seconds: float = 5.0) -> None:
@@ -88,6 +88,17 @@ def test_the_second_sigint_leaves_at_once_even_in_the_middle_of_a_compilation():
         assert child.returncode == 130
         assert out == "tidied up\n"
         assert "ended at once" in err
+
+
+def test_a_deadline_asks_to_stop_as_a_signal_does_and_ends_with_its_block():
+    stop = Stop()
+    with within(0.0), within(60.0):
+        with pytest.raises(Stopped, match="some work: stopped by SIGALRM; go on") as stopped:
+            stop.check("some work", "go on")
+        assert stopped.value.signal == signal.SIGALRM
+    Stop().check("other work", "go on")
+    with within(60.0):
+        Stop().check("other work", "go on")
 
 
 def test_exit_codes_are_those_of_a_shell():

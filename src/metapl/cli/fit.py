@@ -28,11 +28,12 @@ def fit(args: Sequence[str]) -> None:
     """Train on your own pictures: a folder in, a model out.
 
     DATA is a folder (labeled/CLASS/…, unlabeled/…, and optionally val/CLASS/…, test/CLASS/…), a .csv or an .npz, or a
-    folder of tar shards or Parquet files (docs/data.md). Looks for bad files and copies, holds pictures out if there is
-    no test part, chooses a network and a number of steps for the time, trains a supervised baseline and Meta Pseudo
-    Labels, calibrates, and writes a verdict: how good both are, whether the unlabelled pictures helped or hurt, and
-    what to label next. If a fit was stopped or killed, the same command continues it. docs/own_pictures.md explains
-    more.
+    folder of tar shards or Parquet files (docs/data.md). Looks for bad files and copies, and holds pictures out if
+    there is no test part. Then it climbs a ladder: it encodes all pictures once, and trains logistic regression,
+    self-training and label spreading (scikit-learn's), heads by UDA, FixMatch and MPL, and a network if there is time.
+    All are judged on the same pictures. The verdict (report.html) says which one to use, what it gains over logistic
+    regression, whether the unlabelled pictures helped, and what to label next. Ctrl-C gives the best model so far; the
+    same command continues. docs/own_pictures.md explains more.
 
     Examples:
       metapl fit ./my_pictures --out runs/mine

@@ -27,14 +27,22 @@ def fold_of(features: NDArray[np.floating], labels: NDArray[np.int32], folds: in
     return fold
 
 
+def held_fold(seed: int, folds: int) -> int | None:
+    """The fold that a seed is not trained on; None: it is trained on all."""
+    number = seed % (2 * folds)
+    return number if number < folds else None
+
+
 def in_folds(dataset: Dataset, folds: int, seed: int) -> Dataset:
-    """The dataset of the seed that validates on fold `seed` modulo `folds`."""
+    """The dataset of a seed. All have the same shape, so that all seeds can train at once.
+
+    The validation part of a seed that trains on all folds is the first fold, which it has seen.
+    """
     labeled = np.asarray(dataset.labeled)
     fold = fold_of(labeled[:, 0], dataset.labels, folds)
-    counts = np.bincount(fold, minlength=folds)
-    own = fold == seed % folds
-    rows = _repeated(np.flatnonzero(~own), len(fold) - int(counts.min()))
-    held = _repeated(np.flatnonzero(own), int(counts.max()))
+    number = held_fold(seed, folds)
+    rows = _repeated(np.flatnonzero(fold != number), len(fold))
+    held = _repeated(np.flatnonzero(fold == (number or 0)), int(np.bincount(fold, minlength=folds).max()))
     return dataset._replace(
         labeled=labeled[rows],
         labels=dataset.labels[rows],

@@ -48,25 +48,29 @@ def prepare(config: Features, pictures: SplitSource, symmetries: tuple[bool, int
 
     `symmetries` are the source's: whether a mirrored picture keeps its class, and by how many pixels it may move.
     """
-    split = _at_most(_with_test(pictures), config)
+    everything = _with_test(pictures)
+    split = _at_most(everything, config)
     config = encoders.settled(config)
     augmentation = _augmentation(config, *symmetries)
     folder = runtime.cache_folder() / "features" / _key(config, split.manifest, augmentation)
-    examples = _examples(split, config.size)
+    encode = encoders.build(config, lambda: _to_learn_from(everything, config), folder, say)
+    return Prepared(config, split, _examples(split, config.size), folder, encode, augmentation, say)
 
-    def to_learn_from() -> list[NDArray[np.uint8]]:
-        of_training = [array for role, array in examples.items() if role in TRAINING]
-        total = sum(map(len, of_training))
-        return [_some(array, MOST_TO_LEARN_FROM * len(array) // total) for array in of_training]
 
-    encode = encoders.build(config, to_learn_from, folder, say)
-    return Prepared(config, split, examples, folder, encode, augmentation, say)
+def _to_learn_from(pictures: SplitSource, config: Features) -> list[NDArray[np.uint8]]:
+    """Pictures to train on, whether they will be encoded or not: the encoder does not depend on their number."""
+    learning = _at_most(pictures, dataclasses.replace(config, unlabeled=0))
+    examples = [array for role, array in _examples(learning, config.size).items() if role in TRAINING]
+    total = sum(map(len, examples))
+    return [_some(array, MOST_TO_LEARN_FROM * len(array) // total) for array in examples]
 
 
 def stored(prepared: Prepared, role: str, count: Count = lambda rows: None) -> Stored:
     """The features of a role's pictures [N, 1 + 2 V, D]: what is missing of their file is computed."""
-    path, examples = prepared.folder / f"{role}.npy", prepared.examples[role]
-    pairs = prepared.config.views if role in TRAINING else 0
+    config, examples = prepared.config, prepared.examples[role]
+    limited = role == "unlabeled" and config.unlabeled and not config.labels_per_class
+    path = prepared.folder / (f"{role}-{len(examples)}.npy" if limited else f"{role}.npy")
+    pairs = config.views if role in TRAINING else 0
     if not path.exists():
         views_of_each = f", {1 + 2 * pairs} views of each" if pairs else ""
         prepared.say(f"encoding {len(examples):,} {role} pictures{views_of_each}; kept in {prepared.folder}")
@@ -199,6 +203,4 @@ def _key(config: Features, manifest: Mapping[str, Any], augmentation: Augmentati
         "encoder": [*encoders.identity(config), config.size, config.views, config.pictures],
         "augmentation": dataclasses.asdict(augmentation),
     }
-    if config.unlabeled and not config.labels_per_class:
-        content["unlabeled"] = config.unlabeled
     return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]

@@ -1,11 +1,10 @@
-"""From --budget to a number of steps: how many steps of both methods fit into the time."""
+"""From a time to a number of steps: how many steps of both methods fit into it."""
 
 from typing import NamedTuple
 
 from metapl import recipe
-from metapl.fit.duration import seconds
 
-RESERVE = 0.9  # the share of the budget that is planned with
+RESERVE = 0.85  # the share of the time that is planned with
 COMPILING = 6.0  # compiling everything takes about so many times as long as compiling the probe
 WANTED_STEPS, MOST_STEPS, LEAST_STEPS = 1500, 10_000, 200
 MOST_EPOCHS = 1000  # of the labelled pictures: more do not improve the result
@@ -23,11 +22,6 @@ class Probe(NamedTuple):
 
     compile_s: float
     step_s: float
-
-
-def time_to_plan_with(budget: str, spent_s: float) -> float:
-    """The seconds of --budget that are left for training: minus a reserve, and minus the time already spent."""
-    return seconds(budget) * RESERVE - spent_s
 
 
 def steps_within(budget_s: float, step_s: float, batches: Batches, has_unlabeled: bool) -> int:
@@ -56,5 +50,8 @@ def bounded_steps(possible: int, probe: Probe, batches: Batches, labeled: int) -
     if possible >= enough:
         return enough, f"{enough:,} steps ({measured}); more would change little, so the budget is not used up"
     if possible < LEAST_STEPS:
-        return LEAST_STEPS, f"{LEAST_STEPS} steps ({measured}): the fewest that make sense; this will exceed the budget"
+        return (
+            LEAST_STEPS,
+            f"{LEAST_STEPS} steps ({measured}): the fewest that make sense; the budget may end before them",
+        )
     return possible, f"{possible:,} steps ({measured}): as many as fit into the budget"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from metapl import recipe
 from metapl.bench import peak
 from metapl.fit import probe
-from metapl.fit.budget import COMPILING, WANTED_STEPS, Batches, bounded_steps, steps_within, time_to_plan_with
+from metapl.fit.budget import COMPILING, RESERVE, WANTED_STEPS, Batches, bounded_steps, steps_within
 from metapl.fit.probe import Measure
 from metapl.fit.request import Request
 from metapl.recipe import Choice
@@ -50,24 +50,23 @@ class DataSummary(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FitPlan:
+class NetworkPlan:
     """What was chosen, and why."""
 
     choice: Choice
     reasons: tuple[str, ...]
 
 
-def plan(request: Request, data: DataSummary, measure: Measure, spent_s: float, fixed_network: str = "") -> FitPlan:
-    """Choose, measure, and set the number of steps; `spent_s` of the budget are used up already."""
+def plan(request: Request, data: DataSummary, measure: Measure, left_s: float, fixed_network: str = "") -> NetworkPlan:
+    """Choose, measure, and set the number of steps for the time that is left."""
     candidates = list(_candidates(request, data, fixed_network))
     batches = _batches(data)
     if request.steps:
         (network, size), steps, why = candidates[-1], request.steps, f"{request.steps:,} steps, as requested"
     else:
-        budget_s = time_to_plan_with(request.budget, spent_s)
-        (network, size), steps, why = _largest_in_time(candidates, batches, data, measure, budget_s)
+        (network, size), steps, why = _largest_in_time(candidates, batches, data, measure, RESERVE * left_s)
     choice = Choice(network, size, steps, *batches, finetune_steps=max(10, steps // 20), **_balancing(data))
-    return FitPlan(choice, tuple(_reasons(choice, data, request, why)))
+    return NetworkPlan(choice, tuple(_reasons(choice, data, request, why)))
 
 
 def _candidates(request: Request, data: DataSummary, fixed_network: str) -> Iterator[NetworkAndSize]:

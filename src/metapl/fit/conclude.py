@@ -1,54 +1,104 @@
-"""Compare the two models, and write the verdict: verdict.json, verdict.md, two lists of pictures, model.json."""
+"""Judge the rungs, and write the verdict: verdict.json, verdict.md, report.html, two lists of pictures, model.json."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from metapl.data.sources.dataset import SourceConfig
-from metapl.data.sources.source import PictureConfig
-from metapl.fit import predictions, report, verdict
-from metapl.fit.choose import FitPlan
+from metapl.fit import advice, page, report, verdict
+from metapl.fit.curve import learning_curve
+from metapl.fit.encoded import Encoded, picture_names
 from metapl.fit.folder import FORMAT, MODEL, VERDICT, write_json
-from metapl.fit.listing import GOES_ON
-from metapl.fit.predictions import VerdictPictures
-from metapl.fit.verdict import MPL, PictureFacts
+from metapl.fit.heads import FILE, kept, log_probabilities
+from metapl.fit.ladder import GOES_ON, Climb
+from metapl.fit.rung import Logits, Rung
+from metapl.fit.scores import PictureFacts
+from metapl.fit.verdict import Surroundings
+from metapl.system import signals
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
-FEW_STEPS = 1000
 
-
-def conclude(
-    out: Path, source: SourceConfig, seed: int, facts: dict[str, Any], plan: FitPlan, names: list[str]
-) -> None:
-    """Let the trained models predict, judge them, and write the verdict; model.json comes last."""
-    assert isinstance(source, PictureConfig)
-    about = predictions.read_pictures(source, seed, bool(facts["unlabeled"]))
-    result = verdict.verdict({name: predictions.predict(out / name, about) for name in names}, _facts(about))
-    result |= {"measured_on": facts["measured_on"], "remarks": facts["remarks"], "chosen": plan.reasons}
-    if facts["leaks"]:
+def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
+    """Judge the finished rungs and write everything; `finished` says whether there is more to climb."""
+    some, rungs = climb.features, climb.rungs()
+    unlabeled = {rung.about.name: unlabeled_logits(climb, rung) for rung in rungs}
+    around = Surroundings(some.validation_labels, unlabeled, some.unlabeled[some.judged], some.labeled, some.test)
+    result = verdict.verdict(rungs, picture_facts(some), around)
+    result |= {
+        "finished": finished,
+        "seconds": round(climb.clock.spent_s, 1),
+        "measured_on": climb.facts["measured_on"],
+        "remarks": climb.facts["remarks"],
+        "chosen": chosen(climb),
+        "left_out": climb.left_out,
+        "curve": curve(climb),
+    }
+    if climb.facts["leaks"]:
         result["warnings"].append("Labelled pictures are also in val or test: the accuracies are too high.")
-    if plan.choice.steps < FEW_STEPS and names[-1] == MPL:
-        result["warnings"].append(
-            f"MPL had only {plan.choice.steps} steps. Learning from unlabelled pictures needs more steps than learning "
-            "from labels: give a larger --budget for a fairer comparison."
-        )
-    model = result["models"][result["recommended"]]
+    unused = climb.facts["unlabeled"] - len(some.unlabeled)
+    result["advice"] = advice.sentences(result, result["curve"], unused)
+    write(climb, result)
+    return result
+
+
+def write(climb: Climb, result: dict[str, Any]) -> None:
+    """Write the files; model.json comes last."""
+    out = climb.out
     with explaining_disk_errors(out, GOES_ON):
         write_atomically(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], first=("label",)))
         write_atomically(out / "label_next.csv", report.rows_as_csv(result["label_next"]))
         write_atomically(out / "verdict.md", report.markdown(result).encode())
+        write_atomically(out / page.PAGE, page.page(result, climb.features).encode())
     write_json(out / VERDICT, result)
-    write_json(out / MODEL, {"format": FORMAT, "run": result["recommended"], "temperature": model["temperature"]})
+    best = next(row for row in result["ladder"] if row["name"] == result["recommended"])
+    write_json(out / MODEL, {"format": FORMAT, "run": best["name"], "temperature": best["temperature"]})
 
 
-def _facts(about: VerdictPictures) -> PictureFacts:
-    dataset = about.dataset
+def unlabeled_logits(climb: Climb, rung: Rung) -> Logits:
+    """What a rung predicts for the unlabelled pictures that are judged."""
+    folder, some = climb.out / rung.about.name, climb.features
+    if (folder / FILE).is_file():
+        return log_probabilities(kept(folder), some.unlabeled[some.judged])
+    return rung.predictions.unlabeled
+
+
+def picture_facts(some: Encoded) -> PictureFacts:
+    """Labels and names, for lists and tables."""
     return PictureFacts(
-        np.zeros(0, np.int32) if dataset.val_labels is None else dataset.val_labels,
-        dataset.test_labels,
-        about.test_names,
-        about.unlabeled_names,
-        dataset.class_names,
-        np.bincount(dataset.labels, minlength=len(dataset.class_names)),
+        some.test_labels,
+        picture_names(some, "test"),
+        picture_names(some, "unlabeled"),
+        some.class_names,
+        np.bincount(some.labels, minlength=len(some.class_names)),
     )
+
+
+def curve(climb: Climb) -> dict[str, Any]:
+    """The learning curve; measured once."""
+    if (measured := climb.plan.get("curve")) is None:
+        with signals.listening(climb.say) as stop:
+            check = lambda: stop.check("the learning curve", GOES_ON)  # noqa: E731
+            measured = climb.plan.decide("curve", learning_curve(climb.features, climb.plan.get("c"), check))
+    return dict(measured)
+
+
+def chosen(climb: Climb) -> list[str]:
+    """What the program chose, and why."""
+    settings, some = climb.features.settings, climb.features
+    encoders = {"patches": "k-means patches learnt from your own pictures, because no pretrained network is installed"}
+    about = encoders.get(
+        settings.encoder, f"{settings.encoder}, trained on ImageNet, at {settings.encoder_size} pixels"
+    )
+    said = [
+        f"features: {about}",
+        f"pictures of {settings.size}×{settings.size} pixels (your median side: {climb.facts['side']} px)",
+        f"C of the logistic regressions: {climb.plan.get('c'):g}, by cross-validation",
+    ]
+    if some.folds:
+        said.append(
+            f"chosen and calibrated by {some.folds}-fold cross-validation: every model is trained on all labels"
+        )
+    else:
+        said.append("chosen and calibrated on the val part")
+    if climb.has_unlabeled:
+        said.append(f"{len(some.unlabeled):,} of {climb.facts['unlabeled']:,} unlabelled pictures used")
+    return said

@@ -3,52 +3,41 @@
 fit.json        the request                             (written first: it marks the folder of a fit)
 audit.json      what the data contain, and their problems
 pictures.csv    every picture's role (pictures.npz for arrays); then data.json: facts about the pictures
-plan.json       what was chosen, and why
-supervised/     the baseline, a run like any other
-mpl/            Meta Pseudo Labels, a run like any other
-verdict.json    and verdict.md, least_sure.csv, label_next.csv
-model.json      the recommended run and its temperature (written last: it marks a finished fit)
+plan.json       what was chosen by the clock
+linear/ …       the rungs (ladder.py), each a run like any other; ladder.json lists the finished ones
+model.json      the best rung so far and its temperature
+verdict.json    and verdict.md, report.html, least_sure.csv, label_next.csv; it says whether the fit is finished
 """
 
-import dataclasses
-import time
 from pathlib import Path
-from typing import Any
+from time import monotonic
 
 import numpy as np
 from rich.console import Console
 
-from metapl import recipe
-from metapl.config import Config
 from metapl.data.audit import audit
 from metapl.data.audit.audit import Audit
-from metapl.fit import choose, listing, probe, report
-from metapl.fit.choose import FitPlan
+from metapl.fit import clock, ladder, listing, network, report, rung
 from metapl.fit.conclude import conclude
+from metapl.fit.duration import seconds
 from metapl.fit.examine import examine, read_roles
 from metapl.fit.folder import (
     DATA,
     LEFT_BY_A_KILL,
-    MODEL,
-    PLAN,
     REQUEST,
     VERDICT,
     check_request,
+    is_finished,
+    is_old,
     read_json,
-    summary,
     write_json,
     write_request,
 )
+from metapl.fit.ladder import Climb
 from metapl.fit.listing import GOES_ON, Listing
+from metapl.fit.page import PAGE
+from metapl.fit.plan import Plan
 from metapl.fit.request import Request
-from metapl.fit.verdict import MPL, SUPERVISED
-from metapl.recipe import Choice
-from metapl.runs import run_folder
-from metapl.runs.resume import resume_run
-from metapl.runs.start import start_run
-from metapl.schema import ConfigError
-from metapl.start_from.find import absolute
-from metapl.start_from.recognise import Pretrained, recognise
 from metapl.system.disk import explaining_disk_errors
 from metapl.system.folders import claim
 from metapl.system.lock import locked
@@ -56,23 +45,20 @@ from metapl.system.signals import Stopped
 from metapl.system.terminal import sayer
 
 MEASURED_ON = {
-    "test part": "the test part of the data, which was not used for training or calibration",
-    "val part": "two thirds of the val part, held out from training and calibration; there is no test part",
-    "labelled pictures": "a fifth of the labelled pictures, held out from training and calibration, because there is "
-    "no test part",
+    "test part": "the test part of the data, which was not used for training, choice or calibration",
+    "val part": "two thirds of the val part, held out from training, choice and calibration; there is no test part",
+    "labelled pictures": "a fifth of the labelled pictures, held out from training, choice and calibration, because "
+    "there is no test part",
 }
 
 
 def fit(data: str, request: Request, out: Path, console: Console) -> None:
     """Begin or continue a fit in the folder `out`."""
-    say = sayer(console)
-    started = time.monotonic()
-    if (out / MODEL).is_file():
-        check_request(out, data, request)
-        say(f"{out} is finished; this was its verdict:")
-        report.show(read_json(out / VERDICT), console)
-        return
+    say, started = sayer(console), monotonic()
     begun = (out / REQUEST).is_file()
+    if begun and is_finished(out):
+        _show_finished(data, request, out, console)
+        return
     if begun:
         check_request(out, data, request)
         say(f"continuing {out}")
@@ -81,7 +67,19 @@ def fit(data: str, request: Request, out: Path, console: Console) -> None:
     try:
         _fit(data, request, out, console, begun, started)
     except Stopped as stopped:
-        raise Stopped(stopped.what, stopped.signal, "the same metapl fit command continues it") from None
+        kept = f"{out / PAGE} has the verdict on what is done so far, and " if (out / VERDICT).is_file() else ""
+        raise Stopped(stopped.what, stopped.signal, f"{kept}the same metapl fit command continues it") from None
+
+
+def _show_finished(data: str, request: Request, out: Path, console: Console) -> None:
+    say = sayer(console)
+    if is_old(out):  # a fit of 0.1.0 or 0.2.0: its verdict has other entries
+        say(f"{out} is finished, by an older version of metapl; this was its verdict:")
+        say((out / "verdict.md").read_text("utf-8"))
+        return
+    check_request(out, data, request)
+    say(f"{out} is finished; this was its verdict:")
+    report.show(read_json(out / VERDICT), console)
 
 
 def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, started: float) -> None:
@@ -89,82 +87,30 @@ def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, 
     examined = None
     if not begun:  # refuse bad data before writing anything: the folder stays empty then
         if request.init_from:
-            _recognised(request.init_from)
+            network.recognised(request.init_from)
         examined = _examine(data, request, console)
         write_request(out, data, request)
     with locked(out):
+        time = clock.begin_session(out, seconds(request.budget), monotonic() - started)
         if not (out / DATA).is_file():
             _write_data(out, *(examined or _examine(data, request, console)))
         facts = read_json(out / DATA)
         for remark in facts["remarks"]:
             say(remark)
-        plan = _plan(out, request, facts, time.monotonic() - started)
-        for reason in plan.reasons:
-            say(f"chosen: {reason}")
-        base = _base(out, request, plan.choice.size, plan.choice.network)
-        names = [SUPERVISED, MPL] if facts["unlabeled"] else [SUPERVISED]
-        if MPL not in names:
-            say("there are no unlabelled pictures: only the supervised model is trained")
-        _train(out / SUPERVISED, recipe.supervised(plan.choice, base, recipe.BASELINE * plan.choice.steps), console)
-        if MPL in names:
-            start = str((out / SUPERVISED / "weights.safetensors").absolute())
-            _train(out / MPL, recipe.mpl(plan.choice, dataclasses.replace(base, init_from=start)), console)
-        conclude(out, base.data, request.seed, facts, plan, names)
-    report.show(read_json(out / VERDICT), console)
-    say(f"wrote {out}: read verdict.md; metapl predict {out} PICTURES uses the model")
+        climb = Climb(out, request, facts, time, console, Plan(out))
+        try:
+            ladder.climb(climb)
+        except Stopped:
+            if rung.climbed(out) and climb.encoded is not None:
+                report.show(conclude(climb, finished=False), console)
+            raise
+        report.show(conclude(climb, finished=True), console)
+    say(f"wrote {out}: open {out / PAGE}; metapl predict {out} PICTURES uses the model")
 
 
 def _examine(data: str, request: Request, console: Console) -> tuple[Audit, Listing]:
     result = examine(read_roles(data, ()), console)
     return result, listing.make_listing(result, request.allow_duplicates, request.seed)
-
-
-def _train(out: Path, config: Config, console: Console) -> None:
-    """Start a run, or resume it, and train to its end; a finished run stays as it is."""
-    say = sayer(console)
-    if (out / run_folder.RESULT).is_file():
-        say(f"{out.name} is trained already")
-    elif (out / run_folder.CONFIG).is_file():
-        with run_folder.where_it_began(out.absolute()):
-            resume_run(out.absolute(), None, console)
-    else:
-        out.mkdir(exist_ok=True)  # a start that failed may have left a lock in it
-        start_run(config, 1, 1, (), out, console)
-
-
-def _plan(out: Path, request: Request, facts: dict[str, Any], spent_s: float) -> FitPlan:
-    """Choose, or read what an earlier session chose."""
-    if (out / PLAN).is_file():
-        stored = read_json(out / PLAN)
-        choice = Choice(**stored["choice"] | {"prior": tuple(stored["choice"]["prior"])})
-        return FitPlan(choice, tuple(stored["reasons"]))
-    fixed = "given" if request.init_from else ""
-
-    def baseline(choice: Choice) -> Config:
-        return recipe.supervised(choice, _base(out, request, choice.size, choice.network), choice.steps)
-
-    plan = choose.plan(request, summary(facts), probe.measuring(baseline, out), spent_s, fixed)
-    write_json(out / PLAN, {"choice": dataclasses.asdict(plan.choice), "reasons": plan.reasons})
-    return plan
-
-
-def _base(out: Path, request: Request, size: int, network: str) -> Config:
-    """The settings that both runs share."""
-    source = listing.settings(out, size)
-    if source is None:
-        raise ConfigError(f"{out} has no {listing.LIST} and no {listing.ARRAYS}; begin again in another folder")
-    if request.init_from:
-        found = _recognised(request.init_from)
-        views = recipe.augmentation(size, request.mirror, found.mean, found.std)
-        return recipe.base(source, found.model, request.seed, views, absolute(request.init_from))
-    return recipe.base(source, recipe.model(network, size), request.seed, recipe.augmentation(size, request.mirror))
-
-
-def _recognised(init_from: str) -> Pretrained:
-    try:
-        return recognise(init_from)
-    except ConfigError as error:
-        raise ConfigError(f"--init-from: {error}") from None
 
 
 def _write_data(out: Path, examined: Audit, listed: Listing) -> None:

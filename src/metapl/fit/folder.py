@@ -5,9 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from metapl.fit.choose import DataSummary
 from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.schema import ConfigError, to_dict
@@ -17,25 +14,46 @@ from metapl.system.folders import next_free
 
 REQUEST, DATA, PLAN, VERDICT, MODEL = "fit.json", "data.json", "plan.json", "verdict.json", "model.json"
 LEFT_BY_A_KILL = (REQUEST + UNFINISHED,)  # the only file of a fit that was killed while it wrote its first one
-FORMAT = 1
+FORMAT = 1  # of model.json
+REQUEST_FORMAT = 2  # versions 0.1.0 and 0.2.0 wrote 1: a fit of two runs, finished if it has model.json
 
 
 def usual_folder(data: str, request: Request) -> Path:
     """The folder if the user names none: an unfinished one of the same command, or a new one."""
     first = Path("runs/fit")
     for out in (first, *sorted(first.parent.glob(f"{first.name}-[0-9]*"))):
-        if (out / REQUEST).is_file() and not (out / MODEL).exists() and not _changes(out, data, request):
+        if (out / REQUEST).is_file() and _continues(out, data, request):
             return out
     return next_free(first, LEFT_BY_A_KILL)
 
 
+def _continues(out: Path, data: str, request: Request) -> bool:
+    return not is_old(out) and not is_finished(out) and not _changes(out, data, request)
+
+
 def write_request(out: Path, data: str, request: Request) -> None:
     """Write fit.json."""
-    write_json(out / REQUEST, {"format": FORMAT, **comparable(data, request)})
+    write_json(out / REQUEST, {"format": REQUEST_FORMAT, **comparable(data, request)})
+
+
+def is_old(out: Path) -> bool:
+    """Whether an older version began the fit."""
+    return read_json(out / REQUEST).get("format") != REQUEST_FORMAT
+
+
+def is_finished(out: Path) -> bool:
+    """Whether the fit in a folder has nothing left to climb."""
+    if is_old(out):
+        return (out / MODEL).is_file()
+    return (out / VERDICT).is_file() and bool(read_json(out / VERDICT).get("finished"))
 
 
 def check_request(out: Path, data: str, request: Request) -> None:
-    """Refuse to continue a fit with other settings than it began with."""
+    """Refuse to continue a fit of an older version, or with other settings than it began with."""
+    if is_old(out):
+        raise ConfigError(
+            f"--out {out} was begun by an older version of metapl, which climbed no ladder; choose another folder"
+        )
     if changes := _changes(out, data, request):
         raise ConfigError(
             f"--out {out} was begun with other settings ({'; '.join(changes)}); give the same ones to continue it, "
@@ -54,12 +72,6 @@ def comparable(data: str, request: Request) -> dict[str, Any]:
     """The data and the request with absolute paths, as fit.json has them."""
     place = str(Path(data).expanduser().absolute())
     return {"data": place, **to_dict(dataclasses.replace(request, init_from=absolute(request.init_from)))}
-
-
-def summary(facts: dict[str, Any]) -> DataSummary:
-    """What data.json says about the pictures; version 0.1.0 called the counts train_counts."""
-    counts = facts["labeled_counts"] if "labeled_counts" in facts else facts["train_counts"]
-    return DataSummary(facts["side"], np.array(counts, np.int64), facts["unlabeled"])
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -61,7 +61,7 @@ def make_listing(audit: Audit, allow_duplicates: bool, seed: int) -> Listing:
     test = _joined(_rows_of(labeled, rows.test), _rows_of(val, rows.val_part_test))
     roles: dict[Role, Part] = {
         "labeled": _rows_of(labeled, rows.labeled),
-        "val": _joined(_rows_of(labeled, rows.val), _rows_of(val, rows.val_part_val)),
+        "val": _rows_of(val, rows.val_part_val),
         "test": _joined(test, _good_part(audit, "test", good)),
         "unlabeled": _good_part(audit, "unlabeled", good),
     }

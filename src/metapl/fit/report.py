@@ -10,30 +10,43 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from metapl.fit.clock import in_words
 from metapl.predict.text import cell, path_cell
 from metapl.system import escape
 
-TITLES = {"supervised": "supervised (labelled pictures alone)", "mpl": "Meta Pseudo Labels (with unlabelled ones)"}
-SHORT = {"supervised": "the supervised model", "mpl": "the Meta Pseudo Labels model"}
 COLUMNS = ("path", "prediction", "probability", "second", "second_probability")
+WORST_HEADER = ("class", "accuracy [95 %]", "pictures", "most often taken for", "labelled pictures trained on")
 LISTED = 10  # pictures in verdict.md; the CSV files have more
 
 
 def headline(verdict: Mapping[str, Any]) -> str:
     """The verdict in one sentence."""
-    model = verdict["models"][verdict["recommended"]]
-    return f"Use {SHORT[verdict['recommended']]}: {share(model)} accuracy; {verdict['why']}."
+    model = next(row for row in verdict["ladder"] if row["name"] == verdict["recommended"])
+    return f"Use {verdict['title']}: {share(model)} accuracy; {verdict['why']}."
+
+
+def against_linear(verdict: Mapping[str, Any]) -> str:
+    """How the recommended rung compares with scikit-learn's answer, in one sentence."""
+    linear = verdict["ladder"][0]
+    if (d := verdict["over_linear"]) is None:
+        return f"This is scikit-learn's answer: logistic regression on features ({share(linear)})."
+    counts = f"only this model right: {d['better']}, only logistic regression right: {d['worse']}; p = {d['p']:.2g}"
+    return f"Scikit-learn's answer, logistic regression on the labels, has {share(linear)}: {points(d)} ({counts})."
 
 
 def outcome(verdict: Mapping[str, Any]) -> str:
     """Whether the unlabelled pictures helped, in one sentence."""
-    if verdict["difference"] is None:
-        return "There were no unlabelled pictures."
+    if (d := verdict["difference"]) is None:
+        return "No rung has learnt from unlabelled pictures."
     words = {"helped": "helped", "hurt": "HURT", "neutral": "made no measurable difference"}
-    d = verdict["difference"]
-    points = f"{100 * d['difference']:+.1f} points [{100 * d['low']:+.1f}, {100 * d['high']:+.1f}]"
-    counts = f"only MPL right: {d['better']}, only the baseline right: {d['worse']}; McNemar's test: p = {d['p']:.2g}"
-    return f"The unlabelled pictures {words[verdict['unlabeled']]}: {points} ({counts})."
+    counts = f"only with them right: {d['better']}, only without them right: {d['worse']}; McNemar's test: "
+    return f"The unlabelled pictures {words[verdict['unlabeled']]}: {points(d)} ({counts}p = {d['p']:.2g})."
+
+
+def points(difference: Mapping[str, Any]) -> str:
+    """A difference of accuracies with its interval."""
+    ends = f"[{100 * difference['low']:+.1f}, {100 * difference['high']:+.1f}]"
+    return f"{100 * difference['difference']:+.1f} points {ends}"
 
 
 def share(model: Mapping[str, Any]) -> str:
@@ -43,35 +56,48 @@ def share(model: Mapping[str, Any]) -> str:
 
 def show(verdict: Mapping[str, Any], console: Console) -> None:
     """Print the most important results."""
-    table = Table("model")
-    for column in ("accuracy [95 %]", "mean of classes", "calibration error", "calibrated"):
-        table.add_column(column, justify="right")
-    for name, model in verdict["models"].items():
-        table.add_row(name, *_cells(model))
-    console.print(table)
+    shown = Table("rung")
+    for column in HEADER[1:]:
+        shown.add_column(column, justify="right")
+    for row in verdict["ladder"]:
+        mark = "→ " if row["name"] == verdict["recommended"] else "  "
+        shown.add_row(Text(mark + row["title"]), *cells(row))
+    console.print(shown)
     measured = f"Measured on {verdict['pictures']:,} pictures: {verdict['measured_on']}."
-    for line in (measured, outcome(verdict), *verdict["warnings"], headline(verdict)):
+    said = (measured, outcome(verdict), *verdict["warnings"], *verdict["advice"], headline(verdict))
+    for line in (*said, against_linear(verdict)):
         console.print(Text(line), soft_wrap=True)
 
 
-def _cells(model: Mapping[str, Any]) -> tuple[str, ...]:
-    errors = (model["calibration_error"], model["calibration_error_calibrated"])
-    return (share(model), f"{100 * model['mean_class_accuracy']:.1f} %", *(f"{100 * error:.1f} %" for error in errors))
+HEADER = ("rung", "test accuracy [95 %]", "over logistic regression", "validation", "calibration error", "took")
+
+
+def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """A rung's numbers as texts."""
+    against = "–" if row["over_linear"] is None else points(row["over_linear"])
+    validation = "–" if row["validation"] is None else f"{100 * row['validation']:.1f} %"
+    return (
+        share(row),
+        against,
+        validation,
+        f"{100 * row['calibration_error_calibrated']:.1f} %",
+        in_words(row["seconds"]),
+    )
 
 
 def markdown(verdict: Mapping[str, Any]) -> str:
     """The whole verdict as a page of Markdown. Names are escaped, so that none acts as markup."""
-    lines = ["# Verdict", "", f"**{escape.markdown(headline(verdict))}**", "", escape.markdown(outcome(verdict)), ""]
+    said = (against_linear(verdict), outcome(verdict))
+    lines = ["# Verdict", "", f"**{escape.markdown(headline(verdict))}**", ""]
+    lines += [line for sentence in said for line in (escape.markdown(sentence), "")]
     lines += [line for warning in verdict["warnings"] for line in (f"> **Note:** {escape.markdown(warning)}", "")]
+    measured = f"Measured on {verdict['pictures']:,} pictures: {escape.markdown(verdict['measured_on'])}."
+    lines += ["## The ladder", "", f"{measured} {CHOSEN_BY}", ""]
+    lines += [*table(HEADER, [[row["title"], *cells(row)] for row in verdict["ladder"]]), ""]
     lines += [
-        "## How good",
-        "",
-        f"Measured on {verdict['pictures']:,} pictures: {escape.markdown(verdict['measured_on'])}.",
-        "",
+        f"- {escape.markdown(name)} was left out: {escape.markdown(why)}" for name, why in verdict["left_out"].items()
     ]
-    header = ("model", "accuracy [95 %]", "mean of classes", "calibration error", "calibrated", "temperature")
-    rows = [[TITLES[n], *_cells(m), f"{m['temperature']:.2f}"] for n, m in verdict["models"].items()]
-    lines += [*table(header, rows), ""]
+    lines += ["", "## What would help", "", *(f"- {escape.markdown(advice)}" for advice in verdict["advice"]), ""]
     lines += ["## Worst classes", "", *_worst(verdict["worst_classes"]), ""]
     lines += [
         "## Least sure",
@@ -80,26 +106,30 @@ def markdown(verdict: Mapping[str, Any]) -> str:
         "",
         *_pictures(verdict["least_sure"]),
     ]
-    lines += ["", "## What to label next", ""]
-    if verdict["label_next"]:
-        lines += [
-            "Unlabelled pictures that the model is unsure of and that differ from each other, the most useful first; "
-            "`label_next.csv` has more:",
-            "",
-        ]
-        lines += [*_pictures(verdict["label_next"]), ""]
-    else:
-        lines += ["There are no unlabelled pictures to choose from; label more of the worst classes.", ""]
+    lines += ["", "## What to label next", "", *_label_next(verdict["label_next"]), ""]
     lines += ["## What was chosen, and why", "", *(f"- {escape.markdown(reason)}" for reason in verdict["chosen"]), ""]
     if verdict["remarks"]:
         lines += ["## About the data", "", *(f"- {escape.markdown(remark)}" for remark in verdict["remarks"]), ""]
     return "\n".join(lines)
 
 
+CHOSEN_BY = (
+    "The rung to use is chosen by validation: labelled pictures that the model predicting them was not trained on, and "
+    "that are not among the measured ones."
+)
+
+
+def _label_next(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return ["There are no unlabelled pictures to choose from; label more of the worst classes."]
+    about = "Unlabelled pictures that the model is unsure of and that differ from each other, the most useful first; "
+    return [f"{about}`label_next.csv` has more:", "", *_pictures(rows)]
+
+
 def _worst(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return ["The model made no mistake on these pictures."]
-    header = ("class", "accuracy [95 %]", "pictures", "most often taken for", "labelled pictures trained on")
+    header = WORST_HEADER
     cells = [[row["class"], share(row), str(row["pictures"]), row["taken_for"], str(row["labeled"])] for row in rows]
     return table(header, cells)
 
@@ -133,5 +163,6 @@ def rows_as_csv(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) ->
     writer.writeheader()
     for row in rows:
         names = {key: cell(value) for key, value in row.items() if isinstance(value, str)}
-        writer.writerow({**row, **names, "path": path_cell(Path(row["path"]))})
+        kept = {key: value for key, value in row.items() if key != "row"}
+        writer.writerow({**kept, **names, "path": path_cell(Path(row["path"]))})
     return text.getvalue().encode()

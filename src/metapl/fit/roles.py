@@ -1,8 +1,9 @@
-"""Give each labelled picture a role where the data do not: which train, which calibrate (val), which measure (test).
+"""Give each labelled picture a role where the data do not: which train and which measure (test).
 
 The pictures that a verdict is measured on are used neither for training nor for calibration. Copies and look-alikes get
 the same role: a copy of a training picture would make the test too easy. A class of one or two pictures keeps them all
-for training, unless nothing could be measured then. Such a class is not measured, and the verdict says so.
+for training, unless nothing could be measured then. Such a class is not measured, and the verdict says so. No labelled
+picture is set aside for choice and calibration: cross-validation does without (encoded.py).
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from metapl.data.audit.survey import Survey
 from metapl.schema import ConfigError
 
-TEST_SHARE, VAL_SHARE = 0.2, 0.1  # of each class's labelled pictures
+TEST_SHARE = 0.2  # of each class's labelled pictures
 MOST_TEST, MOST_VAL = 5000, 2000  # more would make no interval much narrower
 MOST_COPIES = 10  # if more pictures than these share a perceptual hash, they are simple rather than copies
 
@@ -27,7 +28,6 @@ class RoleRows(NamedTuple):
     """Rows of the labelled pictures, and of the val part's, by role."""
 
     labeled: Rows
-    val: Rows
     test: Rows
     val_part_val: Rows
     val_part_test: Rows
@@ -40,25 +40,21 @@ def assign_roles(
     """Give the labelled and the val pictures their roles; labelled pictures of one group get the same role."""
     draw, none = np.random.RandomState(seed), np.arange(0)
     every, val_part = np.arange(len(labels)), np.arange(len(val_labels))
-    if has_test and len(val_part):
-        return RoleRows(every, none, none, val_part, none, "test part")
     if has_test:
-        labeled, val = _hold_out(labels, groups, every, VAL_SHARE, MOST_VAL, 4, draw)
-        return RoleRows(labeled, val, none, none, none, "test part")
+        return RoleRows(every, none, val_part, none, "test part")
     if len(val_part) > 1:
         # Two thirds measure, one third calibrates: one temperature needs fewer pictures than an accuracy.
         test, val = _hold_out(val_labels, val_part, val_part, 1 / 3, MOST_VAL, 2, draw)
-        return RoleRows(every, none, none, val, test, "val part")
-    rest, test = _hold_out(labels, groups, every, TEST_SHARE, MOST_TEST, 3, draw)
+        return RoleRows(every, none, val, test, "val part")
+    labeled, test = _hold_out(labels, groups, every, TEST_SHARE, MOST_TEST, 3, draw)
     if not len(test):
-        rest, test = _hold_out(labels, groups, every, TEST_SHARE, MOST_TEST, 2, draw)
+        labeled, test = _hold_out(labels, groups, every, TEST_SHARE, MOST_TEST, 2, draw)
     if not len(test):
         raise ConfigError(
             "no class has two different labelled pictures, so none could be held out to measure the result; label "
             "more pictures, or add a test part (docs/data.md)"
         )
-    labeled, val = _hold_out(labels, groups, rest, VAL_SHARE / (1 - TEST_SHARE), MOST_VAL, 4, draw)
-    return RoleRows(labeled, val, test, val_part, none, "labelled pictures")
+    return RoleRows(labeled, test, val_part, none, "labelled pictures")
 
 
 def _hold_out(

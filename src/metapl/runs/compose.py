@@ -15,6 +15,8 @@ from metapl import models
 from metapl.config import Config
 from metapl.data.reading.files import Folders
 from metapl.data.sources.dataset import Dataset
+from metapl.evaluate.measures import Logits, confusion, score
+from metapl.evaluate.results import Evaluation
 from metapl.models.assemble import Encoder, Head, assemble
 from metapl.runs import journal, run_folder
 from metapl.runs.result import save_weights, write_result
@@ -35,11 +37,13 @@ def write_run(
     dataset: Dataset,
     console: Console,
     folders: Folders = (),
+    test: Logits | None = None,
 ) -> None:
     """Write a finished run into the folder `out`, and evaluate it on the dataset's test and val pictures.
 
-    `config` has the pictures as data, and the stages that trained the heads; its model is replaced. An unfinished
-    folder of a call that was killed is written again; a finished one stays as it is.
+    If its logits for the `test` pictures are known, from stored features, no picture is read for that. `config` has
+    the pictures as data, and the stages that trained the heads; its model is replaced. An unfinished folder of a call
+    that was killed is written again; a finished one stays as it is.
     """
     if (out / run_folder.RESULT).is_file():
         return
@@ -50,7 +54,13 @@ def write_run(
         run_folder.write(out, RunSettings(config, (config.seed,), 1, folders), dataset.manifest)
         (out / journal.FILE).touch()
         progress = Progress()
-        examiner(config, [config.seed], [dataset], progress)(len(config.stages) - 1, config.stages[-1].steps, trained)
+        last = len(config.stages) - 1, config.stages[-1].steps
+        if test is None:
+            examiner(config, [config.seed], [dataset], progress)(*last, trained)
+        else:
+            scores = score(test, dataset.test_labels, dataset.test_real)
+            progress.history.append(Evaluation(config.seed, *last, scores, None))
+            progress.confusions[config.seed] = confusion(test, dataset.test_labels)
         save_weights(trained, config, dataset, [config.seed], out, alone=True)
         write_result(out, config, progress, dataset.class_names, 1, console)
 

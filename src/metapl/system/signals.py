@@ -2,14 +2,18 @@
 
 A second SIGINT ends the process at once. Python calls signal handlers only between two of its own instructions, which
 may be minutes apart while a program is compiled. So a thread reads the signals and responds at once.
+
+A deadline (`within`) asks in the same way, as if it were SIGALRM.
 """
 
 import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from signal import Signals
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _END = 0  # no signal has this number
@@ -25,10 +29,41 @@ class Stopped(Exception):  # noqa: N818 (it is a request that was followed, not 
 
 
 class Stop:
-    """The signal that asked the run to stop; None as long as none came."""
+    """What asked the run to stop."""
 
     def __init__(self) -> None:
-        self.signal: signal.Signals | None = None
+        self._signal: Signals | None = None
+
+    @property
+    def signal(self) -> Signals | None:
+        """The signal that asked the run to stop, SIGALRM for a deadline; None as long as nothing did."""
+        if self._signal is None and _deadlines and time.monotonic() >= min(_deadlines):
+            self._signal = TIME_IS_UP
+        return self._signal
+
+    @signal.setter
+    def signal(self, number: Signals) -> None:
+        self._signal = number
+
+    def check(self, what: str, how_to_go_on: str) -> None:
+        """Raise `Stopped` if something asked to stop."""
+        if (number := self.signal) is not None:
+            raise Stopped(f"{what}: stopped by {number.name}", number, how_to_go_on)
+
+
+TIME_IS_UP = signal.SIGALRM
+_deadlines: list[float] = []  # moments of the monotonic clock
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Ask what runs in the block to stop after so many seconds."""
+    moment = time.monotonic() + seconds
+    _deadlines.append(moment)
+    try:
+        yield
+    finally:
+        _deadlines.remove(moment)
 
 
 @contextmanager
@@ -64,9 +99,9 @@ def _read(reader: int, stop: Stop, say: Callable[[str], None], clean_up: Callabl
         if number not in SIGNALS:
             continue
         if stop.signal is None:
-            stop.signal = signal.Signals(number)
+            stop.signal = asked = signal.Signals(number)
             again = "; press Ctrl-C again to end at once" if number == signal.SIGINT else ""
-            say(f"{stop.signal.name}: stopping after the current chunk of steps, with a checkpoint{again}")
+            say(f"{asked.name}: stopping after the current chunk of steps, with a checkpoint{again}")
         elif number == signal.SIGINT:
             clean_up()
             print("\nmetapl: ended at once, without a checkpoint", file=sys.stderr, flush=True)  # noqa: T201

@@ -45,8 +45,8 @@ class Features(SourceConfig):
     """Use at most so many unlabelled pictures; 0: all. With labels_per_class, each seed draws its own; without, they
     are the same for all seeds, and no other is encoded."""
     folds: Annotated[int, Ge(0)] = 0
-    """Cut the labelled pictures into so many folds: seed s trains on all but fold s modulo folds, which is its
-    validation part. So that all seeds have as many pictures, some are repeated. 0: train on all of them."""
+    """Cut the labelled pictures into so many folds K: of every 2 K seeds, the first K train on all but one fold each,
+    which is their validation part, with some pictures repeated, and the other K train on all folds. 0: no folds."""
     pictures: Annotated[int, Ge(0)] = 0
     """Encode at most so many of the pictures that the source labels, drawn once for all seeds; 0: all."""
     validate_on: Annotated[int, Ge(0)] = 0

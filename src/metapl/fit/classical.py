@@ -1,0 +1,114 @@
+"""The rungs that scikit-learn climbs: logistic regression on the labels, self-training, label spreading.
+
+Each gives a linear head on the features. Logistic regression on labels alone is what a user would have done without
+this program: the verdict calls it scikit-learn's answer.
+"""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
+
+from metapl.fit.encoded import Encoded, Labels, Values
+from metapl.fit.heads import log_probabilities
+from metapl.fit.rung import Logits
+from metapl.fit.unit_vectors import unit_vectors
+from metapl.models.assemble import Head, linear
+
+GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of C
+ROUNDS = 10  # of self-training: after the last one, every unlabelled picture has a label
+NEIGHBOURS = 10  # of a picture, in label spreading
+MOST = 5000  # unlabelled pictures that self-training and label spreading learn from
+ABSENT = -30.0  # the logit of a class that has no picture in a fold
+
+Train = Callable[[Values, Labels], Head]  # from labelled features to a head
+Check = Callable[[], None]  # called between two fits; may raise Stopped
+
+
+def logistic(x: Values, y: Labels, classes: int, c: float, weights: NDArray[np.float64] | None = None) -> Head:
+    """Fit scikit-learn's logistic regression."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = _regression(c).fit(x, y, sample_weight=weights)
+    return as_head(model, classes)
+
+
+def self_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: float) -> Head:
+    """Fit scikit-learn's self-training: a tenth of the unlabelled pictures, the surest ones, get labels each round."""
+    some = unlabeled[:MOST]
+    everything = np.concatenate([x, some])
+    targets = np.concatenate([y, np.full(len(some), -1, y.dtype)])
+    wrapped = SelfTrainingClassifier(
+        _regression(c), criterion="k_best", k_best=max(1, -(-len(some) // ROUNDS)), max_iter=ROUNDS
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        wrapped.fit(everything, targets)
+    return as_head(wrapped.estimator_, classes)
+
+
+def label_spreading(x: Values, y: Labels, unlabeled: Values, classes: int, c: float) -> Head:
+    """Spread the labels over the nearest neighbours with scikit-learn, and fit a linear head to what they became."""
+    some = unlabeled[:MOST]
+    everything = np.concatenate([x, some])
+    targets = np.concatenate([y, np.full(len(some), -1, y.dtype)])
+    neighbours = min(NEIGHBOURS, len(everything) - 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (ConvergenceWarning, RuntimeWarning))
+        spread = LabelSpreading(kernel="knn", n_neighbors=neighbours, max_iter=50).fit(
+            unit_vectors(everything), targets
+        )
+    found = np.nan_to_num(spread.label_distributions_)
+    labels = spread.classes_[found.argmax(-1)].astype(y.dtype)
+    weights = np.concatenate([np.ones(len(x)), found[len(x) :].max(-1)])
+    reached = weights > 0  # a picture without a path to a label has none
+    return logistic(everything[reached], labels[reached], classes, c, weights[reached])
+
+
+def cross_validated(encoded: Encoded, train: Train, check: Check = lambda: None) -> Logits:
+    """Log-probabilities of each labelled picture, by the head that was trained on the other folds."""
+    fold = encoded.fold
+    predicted = np.full((len(encoded.labels), len(encoded.class_names)), np.nan, np.float32)
+    for number in range(encoded.folds):
+        check()
+        out = fold == number
+        head = train(encoded.labeled[~out], encoded.labels[~out])
+        predicted[out] = log_probabilities([head], encoded.labeled[out])
+    return predicted
+
+
+def choose_c(encoded: Encoded, check: Check, grid: Sequence[float] = GRID) -> float:
+    """Find the C whose heads get most of the validation pictures right; of equals, the one that is surest of them."""
+    labels, classes = encoded.validation_labels, len(encoded.class_names)
+    if not len(labels):
+        return 1e-2
+
+    def quality(c: float) -> tuple[float, float]:
+        check()
+        of_folds = cross_validated(encoded, lambda x, y: logistic(x, y, classes, c), check)
+        of_val = np.zeros((0, classes), np.float32)
+        if len(encoded.val):
+            of_val = log_probabilities([logistic(encoded.labeled, encoded.labels, classes, c)], encoded.val)
+        predicted = encoded.validation(of_folds, of_val)
+        own = np.take_along_axis(predicted, labels[:, None], -1)
+        return float((predicted.argmax(-1) == labels).mean()), float(own.mean())
+
+    return max(grid, key=quality)
+
+
+def as_head(model: LogisticRegression, classes: int) -> Head:
+    """A head for all classes, of a regression that may have seen only some of them."""
+    rows, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+    if len(rows) == 1 and len(model.classes_) == 2:  # the logit of the second class; that of the first is 0
+        rows, bias = np.concatenate([0 * rows, rows]), np.concatenate([0 * bias, bias])
+    kernel, intercept = np.zeros((classes, rows.shape[1])), np.full(classes, ABSENT)
+    kernel[model.classes_], intercept[model.classes_] = rows, bias
+    return linear(kernel, intercept)
+
+
+def _regression(c: float) -> LogisticRegression:
+    return LogisticRegression(C=c, max_iter=300, tol=1e-3)

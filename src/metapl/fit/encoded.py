@@ -1,0 +1,120 @@
+"""The features of a fit's pictures, and which of them judge its models.
+
+A model is chosen and calibrated on labelled pictures that it was not trained on. If there is a val part of some size,
+these are its pictures. If not, no label is set aside: the labelled pictures are cut into folds, and each is predicted
+by a model that was trained on the other folds. The model that is kept is trained on all of them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.data.sources.features import Features
+from metapl.features import load
+from metapl.features.folds import fold_of
+from metapl.features.load import Prepared
+from metapl.fit.rung import Logits
+
+FOLDS = 5
+MOST_JUDGED = 5000  # unlabelled pictures that the verdict's sentences are about
+ENOUGH = 100  # val pictures: with so many, no folds are needed
+
+Values = NDArray[np.float32]  # [N, D]
+Labels = NDArray[np.int32]
+Rows = NDArray[np.int64]
+
+
+class Encoded(NamedTuple):
+    """Features of the eval views by role, with labels."""
+
+    prepared: Prepared
+    labeled: Values
+    labels: Labels
+    test: Values
+    test_labels: Labels
+    val: Values
+    val_labels: Labels
+    unlabeled: Values  # of all that were encoded; empty before they are
+    judged: Rows  # those of `unlabeled` that are predicted for the verdict
+    folds: int  # 0: the val part is enough
+
+    @property
+    def settings(self) -> Features:
+        """The settings of the source, for runs on these features."""
+        return self.prepared.config
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes."""
+        return self.prepared.pictures.class_names
+
+    @property
+    def fold(self) -> Rows:
+        """The fold of each labelled picture."""
+        return fold_of(self.labeled, self.labels, self.folds) if self.folds else np.zeros(len(self.labels), np.int64)
+
+    @property
+    def validation_labels(self) -> Labels:
+        """The labels of the pictures that choose and calibrate: the labelled ones if there are folds, then val's."""
+        return np.concatenate([self.labels, self.val_labels]) if self.folds else self.val_labels
+
+    def validation(self, of_folds: Logits, of_val: Logits) -> Logits:
+        """Put predictions together in the order of `validation_labels`."""
+        return np.concatenate([of_folds, of_val]) if self.folds else of_val
+
+
+def read(prepared: Prepared, count: Callable[[str, int], Callable[[int], None]]) -> Encoded:
+    """Encode the labelled and the held-out pictures; `count(title, total)` shows how far it is."""
+    roles = {role: eval_view(prepared, role, count) for role in ("labeled", "test", "val")}
+    labels = {role: prepared.pictures.labels(role) for role in ("labeled", "test", "val")}
+    folds = number_of_folds(labels["labeled"], len(labels["val"]))
+    none, nobody = np.zeros((0, roles["labeled"].shape[1]), np.float32), np.arange(0)
+    return Encoded(
+        prepared,
+        roles["labeled"],
+        labels["labeled"],
+        roles["test"],
+        labels["test"],
+        roles["val"],
+        labels["val"],
+        none,
+        nobody,
+        folds,
+    )
+
+
+def with_unlabeled(encoded: Encoded, prepared: Prepared, count: Callable[[str, int], Callable[[int], None]]) -> Encoded:
+    """Encode the unlabelled pictures, too."""
+    values = eval_view(prepared, "unlabeled", count)
+    judged = np.sort(np.random.RandomState(0).permutation(len(values))[:MOST_JUDGED])
+    return encoded._replace(prepared=prepared, unlabeled=values, judged=judged)
+
+
+def eval_view(prepared: Prepared, role: str, count: Callable[[str, int], Callable[[int], None]]) -> Values:
+    """The features of a role's pictures as they are; none if the role has no pictures."""
+    if role not in prepared.examples:
+        width = load.stored(prepared, "labeled").shape[-1]
+        return np.zeros((0, width), np.float32)
+    total = len(prepared.examples[role])
+    return np.asarray(load.stored(prepared, role, count(f"encoding {role}", total))[:, 0], np.float32)
+
+
+def number_of_folds(labels: Labels, val: int) -> int:
+    """As many folds as the largest class has pictures, at most FOLDS; 0 if val is enough or nothing can be cut."""
+    largest = int(np.bincount(labels).max())
+    return 0 if val >= min(ENOUGH, len(labels)) or largest < 2 else min(FOLDS, largest)
+
+
+def picture_names(encoded: Encoded, role: str) -> list[str]:
+    """The names of a role's pictures; of the unlabelled ones, those that are judged."""
+    images = encoded.prepared.pictures.images(role)  # type: ignore[arg-type]
+    rows = encoded.judged if role == "unlabeled" else range(len(images))
+    return [images.name(int(row)) for row in rows]
+
+
+def path_of_list(settings: Features) -> Path:
+    """The list of pictures that the features belong to."""
+    return Path(settings.source)

@@ -1,0 +1,329 @@
+"""Climb: rung after rung, each a model that can be used, until the budget is used up or nothing is left to try.
+
+    linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
+    self_training      the same, and unlabelled pictures labelled round by round, by scikit-learn
+    label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
+    uda, fixmatch, mpl heads on the features, several seeds at once
+    ensemble           heads of several rungs together, if validation says that they are better
+    baseline, network  a network trained itself, on the labels and then with MPL, if there is time
+
+After each rung, model.json names the best one so far.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from metapl import data
+from metapl.fit import classical, head_runs, network, select
+from metapl.fit import encoded as encoding
+from metapl.fit import rung as rungs
+from metapl.fit.clock import Clock, in_words
+from metapl.fit.composed import LINEAR_STAGES, write_composed
+from metapl.fit.encoded import Encoded
+from metapl.fit.folder import FORMAT, MODEL, write_json
+from metapl.fit.heads import keep, kept, log_probabilities
+from metapl.fit.plan import Plan, affordable
+from metapl.fit.request import Request
+from metapl.fit.rung import About, Predictions, Rung
+from metapl.models.assemble import Head
+from metapl.runs import runlog
+from metapl.system import runtime, signals
+from metapl.system.signals import TIME_IS_UP, Stop, Stopped
+from metapl.system.terminal import sayer
+
+GOES_ON = "the same metapl fit command continues it"
+FOR_THE_VERDICT_S = 12.0  # what the verdict and the page take, about
+TITLES = {
+    "linear": "logistic regression on the labels",
+    "self_training": "self-training",
+    "label_spreading": "label spreading",
+    "uda": "UDA heads",
+    "fixmatch": "FixMatch heads",
+    "mpl": "Meta Pseudo Labels heads",
+    "ensemble": "several rungs together",
+    "baseline": "a network, trained on the labels",
+    "network": "the same network with Meta Pseudo Labels",
+}
+LEAST_FOR_A_NETWORK_S = 120.0  # seconds that must be left
+
+
+@dataclass
+class Climb:
+    """A fit on its way up."""
+
+    out: Path
+    request: Request
+    facts: dict[str, Any]
+    clock: Clock
+    console: Console
+    plan: Plan
+    encoded: Encoded | None = None
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why
+
+    def say(self, text: str) -> None:
+        """Print a sentence."""
+        sayer(self.console)(text)
+
+    @property
+    def features(self) -> Encoded:
+        """The features; there are some before the first rung."""
+        assert self.encoded is not None
+        return self.encoded
+
+    @property
+    def has_unlabeled(self) -> bool:
+        """Whether there are unlabelled pictures."""
+        return bool(self.facts["unlabeled"])
+
+    def rungs(self) -> list[Rung]:
+        """The rungs that are finished."""
+        return [rungs.read(self.out, name) for name in rungs.climbed(self.out)]
+
+
+def climb(climb: Climb) -> None:
+    """Go up as far as the time allows. Raises Stopped if the user asks; a deadline only ends the climb."""
+    try:
+        encode_labeled(climb)
+        linear(climb)
+        if climb.has_unlabeled:
+            encode_unlabeled(climb)
+            for name in ("self_training", "label_spreading"):
+                classical_rung(climb, name)
+            for name in head_runs.METHODS:
+                head_rung(climb, name)
+        ensemble(climb)
+        network_rungs(climb)
+    except Stopped as stopped:
+        if stopped.signal != TIME_IS_UP:
+            raise
+
+
+@contextmanager
+def listening(climb: Climb) -> Iterator[Stop]:
+    """Note signals, and the end of the budget, while the block runs."""
+    with signals.listening(climb.say) as stop:
+        yield stop
+
+
+def encode_labeled(climb: Climb) -> None:
+    """Encode labelled and held-out pictures, which gives the first model soon, and measure how long a view takes."""
+    settings = climb.plan.features(climb.out, climb.request, climb.facts["side"])
+    with listening(climb) as stop, runlog.progress(climb.console) as screen:
+        prepared = data.prepare_features(settings, (), climb.say)
+        pace = Pace(screen.counting, stop, prepared.config.views)
+        climb.encoded = encoding.read(prepared, pace)
+    if climb.plan.get("view_s") is None:
+        climb.plan.decide("view_s", pace.view_s or 0.0)
+
+
+class Pace:
+    """Shows how far encoding is, stops it on request, and notes how long a view takes."""
+
+    def __init__(self, counting: Callable[[str, int], Callable[[int], None]], stop: Stop, pairs: int) -> None:
+        self._counting, self._stop, self._pairs = counting, stop, pairs
+        self.view_s = 0.0  # the shortest time so far; 0 if nothing was encoded
+
+    def __call__(self, title: str, total: int) -> Callable[[int], None]:
+        """Begin to count a role's pictures."""
+        views = 1 + 2 * self._pairs if title.endswith("labeled") else 1
+        before: list[tuple[int, float]] = []
+        shown: list[Callable[[int], None]] = []
+
+        def count(rows: int) -> None:
+            now = time.monotonic()
+            if before and rows > before[-1][0]:
+                seconds = (now - before[-1][1]) / ((rows - before[-1][0]) * views)
+                self.view_s = min(self.view_s or seconds, seconds)
+            before.append((rows, now))
+            if rows < total and not shown:  # nothing is shown of a file that is complete
+                shown.append(self._counting(title, total))
+            if shown:
+                shown[0](rows)
+            self._stop.check(f"{title}, {rows:,} of {total:,}", GOES_ON)
+
+        return count
+
+
+def encode_unlabeled(climb: Climb) -> None:
+    """Encode as many unlabelled pictures as their share of the budget allows."""
+    count = climb.facts["unlabeled"]
+    if (limit := climb.plan.get("unlabeled")) is None:
+        view_s = climb.plan.get("view_s") or 0.0
+        limit = climb.plan.decide("unlabeled", affordable(count, view_s, climb.clock.budget_s))
+    if limit < count:
+        climb.say(f"the budget allows to encode {limit:,} of the {count:,} unlabelled pictures")
+    settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
+    with listening(climb) as stop, runlog.progress(climb.console) as screen:
+        prepared = data.prepare_features(settings, (), climb.say)
+        pace = Pace(screen.counting, stop, prepared.config.views)
+        climb.encoded = encoding.with_unlabeled(climb.features, prepared, pace)
+
+
+@contextmanager
+def attempt(climb: Climb, name: str, share: float) -> Iterator[float | None]:
+    """Give a rung at most this share of the time that is left; None if it is finished, or there is no time.
+
+    A rung that does not get done in its time is left out.
+    """
+    left_s = climb.clock.left_s - FOR_THE_VERDICT_S
+    if rungs.finished(climb.out, name):
+        yield None
+        return
+    if left_s <= 1:
+        climb.left_out[name] = "no time was left"
+        yield None
+        return
+    climb.say(f"rung {len(rungs.climbed(climb.out)) + 1}: {TITLES[name]} ({climb.clock})")
+    try:
+        with signals.within(share * left_s):
+            yield time.monotonic()
+    except Stopped as stopped:
+        if stopped.signal != TIME_IS_UP:
+            raise
+        climb.left_out[name] = f"it was not finished in {in_words(share * left_s)}"
+        climb.say(f"{TITLES[name]}: left out, because {climb.left_out[name]}")
+
+
+def linear(climb: Climb) -> None:
+    """Scikit-learn's answer: always done, it is the first usable model."""
+    if rungs.finished(climb.out, "linear"):
+        return
+    climb.say(f"rung 1: {TITLES['linear']} ({climb.clock})")
+    began, some = time.monotonic(), climb.features
+    with listening(climb) as stop:
+
+        def check() -> None:
+            stop.check(TITLES["linear"], GOES_ON)
+
+        c = climb.plan.get("c") or climb.plan.decide("c", classical.choose_c(some, check))
+        classes = len(some.class_names)
+        head = classical.logistic(some.labeled, some.labels, classes, c)
+        folds = classical.cross_validated(some, lambda x, y: classical.logistic(x, y, classes, c), check)
+        finish(climb, About("linear", TITLES["linear"], "linear", False), [head], folds, began, f"C = {c:g}")
+
+
+def classical_rung(climb: Climb, name: str) -> None:
+    """Self-training or label spreading."""
+    method = {"self_training": classical.self_training, "label_spreading": classical.label_spreading}[name]
+    some, c = climb.features, climb.plan.get("c")
+    classes = len(some.class_names)
+    with attempt(climb, name, share=0.2) as began:
+        if began is None:
+            return
+        with listening(climb) as stop:
+            folds = classical.cross_validated(
+                some,
+                lambda x, y: method(x, y, some.unlabeled, classes, c),
+                lambda: stop.check(TITLES[name], GOES_ON),
+            )
+            head = method(some.labeled, some.labels, some.unlabeled, classes, c)
+            finish(climb, About(name, TITLES[name], "linear", True), [head], folds, began)
+
+
+def head_rung(climb: Climb, name: str) -> None:
+    """Heads trained by one of our methods: folds first, which say how good it is, then with all labels."""
+    with attempt(climb, name, share=0.6) as began:
+        if began is None:
+            return
+        some = climb.features
+        folds, heads = head_runs.trained(climb.out, name, some, climb.request, climb.console)
+        finish(climb, About(name, TITLES[name], "heads", True), heads, folds, began)
+
+
+def ensemble(climb: Climb) -> None:
+    """Put rungs together one by one, as long as that makes the validation pictures' labels more probable."""
+    if rungs.finished(climb.out, "ensemble") or not climb.features.folds:
+        return
+    climbed = climb.rungs()
+    chosen = select.together(climbed, climb.features.validation_labels)
+    if len(chosen) < 2:
+        return
+    began = time.monotonic()
+    heads: list[Head] = []
+    members = [kept(climb.out / rung.about.name) for rung in chosen]
+    most = max(map(len, members))
+    for own in members:  # each rung counts the same: fewer heads are repeated
+        heads += [own[i % len(own)] for i in range(most)]
+    folds = select.mean_of([rung.predictions.validation for rung in chosen])[: len(climb.features.labels)]
+    about = About("ensemble", TITLES["ensemble"], "heads", any(rung.about.uses_unlabeled for rung in chosen))
+    finish(climb, about, heads, folds, began, " + ".join(rung.about.title for rung in chosen))
+
+
+def network_rungs(climb: Climb) -> None:
+    """Train a network itself, if it is asked for, or if nothing is pretrained and there is time."""
+    asked = climb.request.network != "auto" or bool(climb.request.init_from)
+    if not asked and (why := why_no_network(climb)):
+        climb.left_out.setdefault(network.NETWORK, why)
+        return
+    some = climb.features
+    network.write_list(climb.out, some)
+    side, left_s = climb.facts["side"], climb.clock.left_s - FOR_THE_VERDICT_S
+    chosen = network.planned(climb.out, climb.plan, some, climb.request, side, left_s)
+    for reason in chosen.reasons:
+        climb.say(f"chosen for the network: {reason}")
+    for name in (network.BASELINE, network.NETWORK) if climb.has_unlabeled else (network.BASELINE,):
+        with attempt(climb, name, share=1.0) as began:
+            if began is None:
+                continue
+            network.train_rung(climb.out, name, chosen.choice, climb.request, climb.console)
+            predictions = network.predict(climb.out / name, some)
+            about = About(name, TITLES[name], "network", name == network.NETWORK)
+            complete(climb, Rung(about, time.monotonic() - began, predictions, "; ".join(chosen.reasons)))
+
+
+def why_no_network(climb: Climb) -> str:
+    """Why training a network itself is not worth trying; empty if it is."""
+    if rungs.finished(climb.out, network.BASELINE) or climb.plan.get("network"):
+        return ""
+    if climb.features.settings.encoder != "patches" and runtime.is_cpu():
+        return "on a CPU, the pretrained network would need hours to be finetuned; --network trains a small one"
+    if climb.clock.left_s < max(LEAST_FOR_A_NETWORK_S, climb.clock.budget_s / 4):
+        return "too little time was left to train a network"
+    return ""
+
+
+def finish(climb: Climb, about: About, heads: list[Head], folds: rungs.Logits, began: float, remark: str = "") -> None:
+    """Write a rung of heads: its run, its predictions, and which rung is the best so far."""
+    some = climb.features
+    predictions = Predictions(
+        some.validation(folds, log_probabilities(heads, some.val)),
+        log_probabilities(heads, some.test),
+        np.zeros((0, len(some.class_names)), np.float32),
+    )
+    keep(climb.out / about.name, heads)
+    stages = (
+        LINEAR_STAGES
+        if about.name not in head_runs.METHODS
+        else head_runs.settings(about.name, some, climb.request).stages
+    )
+    write_composed(climb.out, about.name, some, heads, predictions.test, stages, climb.request.seed)
+    complete(climb, Rung(about, time.monotonic() - began, predictions, remark))
+
+
+def complete(climb: Climb, rung: Rung) -> None:
+    """Note that a rung is finished, and which one is the best so far; say how good it is."""
+    about, labels = rung.about, climb.features.validation_labels
+    rungs.write(climb.out, rung)
+    rungs.note_order(climb.out, [*rungs.climbed(climb.out), about.name])
+    note_best(climb)
+    test = float((rung.predictions.test.argmax(-1) == climb.features.test_labels).mean())
+    validated = select.validate(rung, labels)
+    seen = f", validation {100 * validated.accuracy:.1f} %" if validated else ""
+    climb.say(f"{about.title}: test {100 * test:.1f} %{seen}; {in_words(rung.seconds)}")
+
+
+def note_best(climb: Climb) -> None:
+    """Let model.json name the best rung so far, and its temperature."""
+    labels = climb.features.validation_labels
+    best = select.best(climb.rungs(), labels)
+    validated = select.validate(best, labels)
+    t = validated.temperature if validated else 1.0
+    write_json(climb.out / MODEL, {"format": FORMAT, "run": best.about.name, "temperature": t})

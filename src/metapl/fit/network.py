@@ -1,0 +1,128 @@
+"""The last rungs: a network that is trained itself, on labels alone (`baseline`) and then with MPL (`network`).
+
+A network takes minutes where heads take seconds, so it is not trained once for each fold. It is trained without the
+first fold, whose pictures (and those of the val part) validate it.
+"""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from metapl import recipe
+from metapl.config import Config
+from metapl.data.loading.files_loader import in_turn
+from metapl.data.sources.dataset import Role
+from metapl.data.sources.on_disk import OnDisk, usual_reading
+from metapl.data.sources.source import Images, InMemory, Part, PictureConfig
+from metapl.data.splits.assemble import to_array
+from metapl.data.splits.select import join, take
+from metapl.evaluate import predictor
+from metapl.fit import choose, listing, probe
+from metapl.fit.choose import DataSummary, NetworkPlan
+from metapl.fit.encoded import Encoded
+from metapl.fit.listing import Listing
+from metapl.fit.plan import Plan
+from metapl.fit.request import Request
+from metapl.fit.rung import Logits, Predictions
+from metapl.fit.train import train
+from metapl.recipe import Choice
+from metapl.schema import ConfigError
+from metapl.start_from.find import absolute
+from metapl.start_from.recognise import Pretrained, recognise
+
+ROLES: tuple[Role, ...] = ("labeled", "val", "test")  # that judge a network
+LIST = "network-list"  # the folder of the list without the first fold
+BASELINE, NETWORK = "baseline", "network"
+
+
+def write_list(out: Path, some: Encoded) -> Path:
+    """Write the list in which the first fold is the val part; return its folder."""
+    folder, parts = out / LIST, some.prepared.pictures.roles
+    if listing.settings(folder, 0) is None:
+        folder.mkdir(exist_ok=True)
+        labeled, val, held = parts["labeled"], parts["val"], _held(some)
+        of_fold = _rows(labeled, np.flatnonzero(held))
+        joined = Part(join([of_fold.images, val.images]), np.concatenate([of_fold.labels, val.labels]))
+        roles = dict(parts) | {
+            "labeled": _rows(labeled, np.flatnonzero(~held)),
+            "val": joined if len(val.images) else of_fold,
+        }
+        listing.write(Listing(roles, some.class_names, "test part", (), 0), folder)
+    return folder
+
+
+def _held(some: Encoded) -> NDArray[np.bool_]:
+    """Which labelled pictures a network is not trained on."""
+    return some.fold == 0 if some.folds else np.zeros(len(some.labels), bool)
+
+
+def _rows(part: Part, rows: NDArray[np.int64]) -> Part:
+    return Part(take(part.images, rows), part.labels[rows])
+
+
+def planned(out: Path, plan: Plan, some: Encoded, request: Request, side: int, left_s: float) -> NetworkPlan:
+    """Choose network, size and steps for the time that is left, or read what an earlier session chose."""
+    if (stored := plan.get("network")) is not None:
+        choice = Choice(**stored["choice"] | {"prior": tuple(stored["choice"]["prior"])})
+        return NetworkPlan(choice, tuple(stored["reasons"]))
+    counts = np.bincount(some.labels[~_held(some)], minlength=len(some.class_names))
+
+    def baseline(choice: Choice) -> Config:
+        return recipe.supervised(choice, base(out, request, choice), choice.steps)
+
+    summary = DataSummary(side, counts, len(some.unlabeled))
+    fixed = "given" if request.init_from else ""
+    chosen = choose.plan(request, summary, probe.measuring(baseline, out), left_s, fixed)
+    plan.decide("network", {"choice": dataclasses.asdict(chosen.choice), "reasons": list(chosen.reasons)})
+    return chosen
+
+
+def base(out: Path, request: Request, choice: Choice) -> Config:
+    """The settings that both runs share."""
+    source = listing.settings(out / LIST, choice.size)
+    assert source is not None
+    if request.init_from:
+        found = recognised(request.init_from)
+        views = recipe.augmentation(choice.size, request.mirror, found.mean, found.std)
+        return recipe.base(source, found.model, request.seed, views, absolute(request.init_from))
+    views = recipe.augmentation(choice.size, request.mirror)
+    return recipe.base(source, recipe.model(choice.network, choice.size), request.seed, views)
+
+
+def recognised(init_from: str) -> Pretrained:
+    """The network that --init-from names."""
+    try:
+        return recognise(init_from)
+    except ConfigError as error:
+        raise ConfigError(f"--init-from: {error}") from None
+
+
+def train_rung(out: Path, name: str, choice: Choice, request: Request, console: Console) -> None:
+    """Train the baseline, or MPL from the baseline's weights."""
+    shared = base(out, request, choice)
+    if name == BASELINE:
+        train(out / BASELINE, recipe.supervised(choice, shared, recipe.BASELINE * choice.steps), console)
+    else:
+        start = str((out / BASELINE / "weights.safetensors").absolute())
+        train(out / NETWORK, recipe.mpl(choice, dataclasses.replace(shared, init_from=start)), console)
+
+
+def predict(run: Path, some: Encoded) -> Predictions:
+    """Let a trained network predict the pictures that judge it."""
+    model, examples = predictor.load(run), some.prepared.pictures
+    assert isinstance(model.config.data, PictureConfig)
+    size = model.config.data.size
+    logits = {role: _logits(model, examples.images(role), size) for role in ROLES}
+    folds = np.where(_held(some)[:, None], logits["labeled"], np.nan).astype(np.float32)
+    unlabeled = take(examples.images("unlabeled"), some.judged)
+    return Predictions(some.validation(folds, logits["val"]), logits["test"], _logits(model, unlabeled, size))
+
+
+def _logits(model: predictor.Predictor, images: Images, size: int) -> Logits:
+    examples = to_array(images, size) if isinstance(images, InMemory) else OnDisk(images, size, usual_reading())
+    batches = [model.probabilities(batch) for batch in in_turn(examples, model.batch_size())] if len(images) else []
+    empty = np.zeros((0, len(model.class_names)), np.float32)
+    return np.log(np.maximum(np.concatenate([empty, *batches]), 1e-30))

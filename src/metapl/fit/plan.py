@@ -1,0 +1,69 @@
+"""What a fit decides by the clock, noted before it is done: a session that continues decides the same.
+
+plan.json holds the settings of the features, how many unlabelled pictures are encoded, C of the logistic regressions,
+and what the rungs chose.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from metapl import data
+from metapl.data.sources.features import Features
+from metapl.fit.folder import PLAN, read_json, write_json
+from metapl.fit.listing import ARRAYS, LIST
+from metapl.fit.request import Request
+from metapl.models import packages
+from metapl.schema import from_dict, to_dict
+
+VIEWS = 3  # stored pairs of a weak and a strong view of each picture
+SHARE_FOR_ENCODING = 0.35  # of the budget, for the unlabelled pictures
+LARGEST_FOR_PATCHES, LARGEST_FOR_NETWORKS = 64, 160  # sides in pixels that pictures are cut and scaled to
+
+
+class Plan:
+    """The decisions so far; each is written as soon as it is made."""
+
+    def __init__(self, out: Path) -> None:
+        self._path = out / PLAN
+        self._values: dict[str, Any] = read_json(self._path) if self._path.is_file() else {}
+
+    def get(self, name: str) -> Any:
+        """A decision, or None if it has not been made."""
+        return self._values.get(name)
+
+    def decide(self, name: str, value: Any) -> Any:
+        """Note a decision and return it; one that was made before stays."""
+        if name not in self._values:
+            self._values[name] = value
+            write_json(self._path, self._values)
+        return self._values[name]
+
+    def features(self, out: Path, request: Request, side: int) -> Features:
+        """The settings of the features."""
+        chosen = self.get("features") or self.decide("features", to_dict(features(out, request, side)))
+        return from_dict(Features, {key: value for key, value in chosen.items() if key != "name"}, {})
+
+
+def features(out: Path, request: Request, side: int) -> Features:
+    """The features that suit pictures whose shorter sides have a median of `side` pixels."""
+    settled = data.settled(Features(encoder=request.features))
+    assert isinstance(settled, Features)
+    pretrained = settled.encoder in packages.NAMES
+    size = request.size or min(side, LARGEST_FOR_NETWORKS if pretrained else LARGEST_FOR_PATCHES)
+    name = LIST if (out / LIST).is_file() else ARRAYS
+    return Features(
+        source=str((out / name).absolute()),
+        outside=True,
+        size=size,
+        encoder=settled.encoder,
+        encoder_size=128,
+        views=VIEWS,
+        mirrored=request.mirror,
+        shift_pixels=max(1, size // 8),
+    )
+
+
+def affordable(count: int, view_s: float, budget_s: float) -> int:
+    """How many of `count` unlabelled pictures can be encoded in their share of the budget, at least a few hundred."""
+    possible = int(SHARE_FOR_ENCODING * budget_s / max(view_s * (1 + 2 * VIEWS), 1e-9))
+    return min(count, max(possible, 300))

@@ -1,0 +1,84 @@
+"""A rung of the ladder: a model, what it cost, and what it predicts for the pictures that judge it.
+
+The folder of a rung is a run's, so that `metapl predict`, `export` and `serve` take it. Beside the run's files it has
+judged.npz (predictions) and, written last, rung.json: a rung without it is not finished.
+"""
+
+import io
+import json
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metapl.fit.folder import read_json, write_json
+from metapl.fit.listing import GOES_ON
+from metapl.system.disk import explaining_disk_errors, write_atomically
+
+PREDICTIONS, NOTE = "judged.npz", "rung.json"
+
+Logits = NDArray[np.float32]  # [N, classes], logarithms of probabilities
+Kind = Literal["linear", "heads", "network"]
+
+
+class About(NamedTuple):
+    """What a rung is called, and what it is."""
+
+    name: str  # of its folder
+    title: str  # in tables
+    kind: Kind
+    uses_unlabeled: bool
+
+
+class Predictions(NamedTuple):
+    """What a rung's model predicts."""
+
+    validation: Logits  # a row of nan: this picture was not predicted by a model that had not seen it
+    test: Logits
+    unlabeled: Logits  # of a network; heads predict again from the features
+
+
+class Rung(NamedTuple):
+    """A finished rung."""
+
+    about: About
+    seconds: float  # that it took, without what other rungs share with it
+    predictions: Predictions
+    remark: str = ""  # a sentence about how it was made
+
+
+def finished(out: Path, name: str) -> bool:
+    """Whether this rung of a fit is finished."""
+    return (out / name / NOTE).is_file()
+
+
+def write(out: Path, rung: Rung) -> None:
+    """Write what the verdict needs beside the rung's run; rung.json comes last."""
+    folder, file = out / rung.about.name, io.BytesIO()
+    np.savez_compressed(file, **rung.predictions._asdict())
+    folder.mkdir(exist_ok=True)
+    with explaining_disk_errors(out, GOES_ON):
+        write_atomically(folder / PREDICTIONS, file.getvalue())
+    note: dict[str, Any] = {**rung.about._asdict(), "seconds": round(rung.seconds, 1), "remark": rung.remark}
+    write_json(folder / NOTE, note)
+
+
+def read(out: Path, name: str) -> Rung:
+    """Read a finished rung."""
+    note = read_json(out / name / NOTE)
+    seconds, remark = note.pop("seconds"), note.pop("remark")
+    with np.load(out / name / PREDICTIONS, allow_pickle=False) as arrays:
+        predictions = Predictions(**{key: arrays[key] for key in Predictions._fields})
+    return Rung(About(**note), seconds, predictions, remark)
+
+
+def note_order(out: Path, names: list[str]) -> None:
+    """Write which rungs are finished, in their order."""
+    write_json(out / "ladder.json", names)
+
+
+def climbed(out: Path) -> list[str]:
+    """The names of the finished rungs, in their order."""
+    path = out / "ladder.json"
+    return [name for name in json.loads(path.read_text("utf-8")) if finished(out, name)] if path.is_file() else []

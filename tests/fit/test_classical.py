@@ -1,0 +1,66 @@
+"""scikit-learn's rungs: heads that predict as its own classifiers do, also if a fold lacks a class."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from metapl.fit import classical
+from metapl.fit.heads import keep, kept, log_probabilities
+from metapl.models.assemble import Head
+
+RANDOM = np.random.default_rng(0)
+CENTRES = np.eye(3, 6) * 3
+
+
+def blobs(count: int) -> tuple[np.ndarray, np.ndarray]:
+    labels = np.arange(count).astype(np.int32) % 3
+    return (CENTRES[labels] + RANDOM.normal(size=(count, 6))).astype(np.float32), labels
+
+
+X, Y = blobs(12)
+UNLABELED, TRUTH = blobs(300)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_head_predicts_as_logistic_regression_does(classes):
+    rows = classes > Y
+    head = classical.logistic(X[rows], Y[rows], classes, 0.1)
+    theirs = LogisticRegression(C=0.1, max_iter=300, tol=1e-3).fit(X[rows], Y[rows]).predict_proba(UNLABELED)
+    np.testing.assert_allclose(np.exp(log_probabilities([head], UNLABELED)), theirs, atol=1e-4)
+
+
+def test_a_class_that_a_fold_lacks_is_never_predicted():
+    p = np.exp(log_probabilities([classical.logistic(X[Y != 1], Y[Y != 1], 3, 1.0)], UNLABELED))
+    assert p[:, 1].max() < 1e-6
+    assert (p.argmax(-1)[TRUTH != 1] == TRUTH[TRUTH != 1]).mean() > 0.9
+
+
+@pytest.mark.parametrize("method", [classical.self_training, classical.label_spreading])
+def test_unlabelled_examples_are_learnt_from(method):
+    few = [0, 1, 5]
+    alone = log_probabilities([classical.logistic(X[few], Y[few], 3, 1.0)], UNLABELED)
+    predicted = log_probabilities([method(X[few], Y[few], UNLABELED, 3, 1.0)], UNLABELED)
+    assert (predicted.argmax(-1) == TRUTH).mean() > 0.88
+    assert predicted.max(-1).mean() > alone.max(-1).mean() + 0.1  # three examples cannot make it that sure
+
+
+def test_every_labelled_example_is_predicted_by_a_head_that_did_not_see_it():
+    seen = []
+
+    def train(x: np.ndarray, y: np.ndarray) -> Head:
+        seen.append({row.tobytes() for row in x})
+        return classical.logistic(x, y, 3, 1.0)
+
+    fold = np.arange(12) // 3
+    encoded = SimpleNamespace(fold=fold, folds=4, labeled=X, labels=Y, class_names=("a", "b", "c"))
+    predicted = classical.cross_validated(encoded, train)
+    assert np.isfinite(predicted).all()
+    assert all(X[row].tobytes() not in seen[fold[row]] for row in range(12))
+
+
+def test_heads_are_kept_and_read_again(tmp_path):
+    heads = [classical.logistic(X, Y, 3, c) for c in (0.1, 1.0)]
+    keep(tmp_path, heads)
+    np.testing.assert_array_equal(log_probabilities(kept(tmp_path), X), log_probabilities(heads, X))

@@ -1,0 +1,23 @@
+"""The time of a fit over its sessions."""
+
+import os
+import time
+
+from metapl.fit.clock import begin_session, in_words
+
+
+def test_a_session_that_was_killed_counts_until_its_last_file(tmp_path):
+    first = begin_session(tmp_path, 600, already_s=5.0)
+    assert 5 <= first.spent_s < 6
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "metrics.jsonl").write_text("")
+    later = time.time() + 95
+    os.utime(tmp_path / "run" / "metrics.jsonl", (later, later))  # then the process was killed
+    second = begin_session(tmp_path, 600)
+    assert 99 <= second.spent_s < 102
+    assert 498 < second.left_s <= 501
+    assert str(second).endswith("left of 10 min")
+
+
+def test_durations_are_words():
+    assert [in_words(s) for s in (7, 99, 150, 3900)] == ["7 s", "99 s", "2 min", "1 h 5 min"]
