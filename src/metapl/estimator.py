@@ -4,18 +4,23 @@
     MetaPseudoLabels().fit(X, y, unlabeled=U)        unlabelled examples in an array of their own
 
 X are pictures, [N, H, W] or [N, H, W, C] of bytes (or of floats from 0 to 1; other values are refused), or plain
-features [N, D], which are standardised and given to a perceptron. Without unlabelled examples, the same network learns
-from the labelled ones alone.
+features [N, D]. Without unlabelled examples, the same network learns from the labelled ones alone.
+
+Features are standardised and given to a linear classifier, which starts as scikit-learn's logistic regression and goes
+on from there with the unlabelled examples (recipe/points.py). Without those, it is the logistic regression.
 A saved model is a folder of weights (safetensors) and settings (TOML, JSON); nothing in it is executed on loading. The
 folder of a model for pictures also works as a run's folder, for `metapl predict`, `export` and `serve`.
 """
 
+import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Self
 
+import jax
 import numpy as np
 from flax.traverse_util import flatten_dict, unflatten_dict
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +37,8 @@ from metapl.data.sources.arrays import Arrays
 from metapl.data.sources.dataset import Dataset
 from metapl.inference.batches import ESTIMATOR
 from metapl.inference.forward import Forward, of_network
-from metapl.recipe import Choice
+from metapl.recipe import Choice, points
+from metapl.recipe.points import Points
 from metapl.runs import run_folder
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.system.folders import claim
@@ -54,10 +60,11 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     network : "auto", "mlp", "wrn-10-1", "wrn-16-2", "wrn-28-2", "resnet-18" or "resnet-50"
-        auto is a perceptron for features and tiny pictures, and a small WideResNet for others.
+        auto is a linear classifier for features, a perceptron for tiny pictures, and a small WideResNet for others.
     steps : updates of the network (of the student, if there are unlabelled examples).
     labeled_batch, unlabeled_batch : examples in a batch.
-    learning_rate : of SGD with Nesterov momentum, falling to 0 like a cosine.
+    learning_rate : of SGD with Nesterov momentum, falling to 0 like a cosine; for a linear classifier, it is divided by
+        the mean square of the features.
     mirror : whether a mirrored picture keeps its class; False for digits and letters.
     jitter : for features, the standard deviation of the noise in the teacher's distorted view; features have 1.
     random_state : seed of the first weights and the batches.
@@ -173,16 +180,22 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train(self, labeled: NDArray[Any], labels: NDArray[np.int32], unlabeled: NDArray[Any]) -> None:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.config_ = self._config(seed, bool(len(unlabeled)))
+        self.config_ = self._config(seed, labeled, bool(len(unlabeled)))
         names = tuple(str(name) for name in self.classes_)
-        pool = unlabeled if len(unlabeled) else labeled[:1]
-        dataset = Dataset(labeled, labels, pool, labeled[:1], labels[:1], names)
-        program = _program(self._config(0, bool(len(unlabeled))), len(names))
-        trained = train(self.config_, [seed], [dataset], program=program)
-        leaves = flatten_dict({"params": trained.weights.params, "batch_stats": trained.weights.stats}, sep="/")
-        self.weights_ = {name: np.asarray(leaf[0]) for name, leaf in leaves.items()}
+        start = None
+        if self.config_.model == points.LINEAR:
+            start = points.logistic_regression(labeled, labels, len(names)).weights
+        if start is None or len(unlabeled):
+            pool = unlabeled if len(unlabeled) else labeled[:1]
+            dataset = Dataset(labeled, labels, pool, labeled[:1], labels[:1], names)
+            program = _program(dataclasses.replace(self.config_, seed=0), len(names))
+            first = None if start is None else jax.tree.map(lambda leaf: leaf[None], start)
+            trained = train(self.config_, [seed], [dataset], program=program, start_weights=first).weights
+            start = jax.tree.map(lambda leaf: leaf[0], trained)
+        leaves = flatten_dict({"params": start.params, "batch_stats": start.stats}, sep="/")
+        self.weights_ = {name: np.asarray(leaf) for name, leaf in leaves.items()}
 
-    def _config(self, seed: int, semi_supervised: bool) -> Config:
+    def _config(self, seed: int, labeled: NDArray[Any], semi_supervised: bool) -> Config:
         params = self._plain_params()
         steps = params["steps"]
         choice = Choice(
@@ -194,9 +207,20 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if side:
             views = recipe.augmentation(side, params["mirror"])
         base = Config(seed=seed, data=Arrays(), model=self._model(side), augmentation=views)
+        if base.model == points.LINEAR and semi_supervised:
+            base = dataclasses.replace(base, stages=(points.mpl(self._points(params, labeled)),))
+            validate(base)
+            return base
         config = recipe.mpl(choice, base) if semi_supervised else recipe.supervised(choice, base, steps)
         validate(config)
         return config
+
+    def _points(self, params: Mapping[str, Any], labeled: NDArray[Any]) -> Points:
+        """What the settings of a linear classifier depend on."""
+        square = 1 + float(np.mean(np.sum(labeled**2, -1)))
+        rounded = 2.0 ** round(math.log2(square))  # so that fits of similar examples share a program
+        batches = params["labeled_batch"], params["unlabeled_batch"]
+        return Points(params["steps"], *batches, len(labeled), rounded, params["learning_rate"])
 
     def _plain_params(self) -> dict[str, Any]:
         """The settings as Python numbers; a search may set NumPy numbers, which TOML and JSON cannot store."""
@@ -206,6 +230,8 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _model(self, side: int) -> ModelConfig:
         if self.network not in ("auto", *recipe.NETWORKS):
             raise ValueError(f"network takes auto or one of {', '.join(recipe.NETWORKS)}, got {self.network!r}")
+        if self.network == "auto" and not self.pictures_:
+            return points.LINEAR
         name = self.network if self.network != "auto" else "wrn-10-1" if side > TINY else "mlp"
         if name != "mlp" and not self.pictures_:
             raise ValueError(f"the network {name} is for pictures; features [N, D] take the mlp")

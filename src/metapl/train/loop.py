@@ -112,11 +112,13 @@ def train(
     program: Program | None = None,
     folder: Path | None = None,
     resumed: Resumed | None = None,
+    start_weights: Weights | None = None,
 ) -> Trained:
     """Train all stages, for all seeds at once, and return the last stage's network.
 
     Each seed has its dataset; several seeds may share one. What `hooks.examine` returns is reported with the metrics.
-    `folder` keeps the predictions that a stage learns from; without it they are in a temporary folder.
+    `folder` keeps the predictions that a stage learns from; without it they are in a temporary folder. The first stage
+    goes on from `start_weights`, which have a leading axis for the seeds, as if a stage before it had trained them.
     """
     training = Training(config, seeds, datasets, program or prepare(config, datasets), hooks, folder)
     program = training.program
@@ -124,7 +126,7 @@ def train(
     pretrained = layout.put(pretrained_weights(config, program.networks[0], datasets[0], hooks.say))
     seed_keys = layout.put(jnp.stack([jax.random.key(seed) for seed in seeds]))
 
-    weights: Weights | None = None
+    weights = start_weights
     for index in range(resumed.stage if resumed else 0, len(config.stages)):
         stage, functions = config.stages[index], program.stages[index]
         predictions = None
