@@ -43,6 +43,58 @@ def test_clipping_bounds_the_norm():
     np.testing.assert_allclose(optax.tree.norm(update), 0.13, rtol=1e-5)
 
 
+def test_sam_takes_the_gradient_at_the_worst_point_near_by():
+    """f(θ) = ½ θᵀ A θ: at θ + ρ A θ / ‖A θ‖ the gradient is A θ + ρ A A θ / ‖A θ‖."""
+    a, theta = np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([0.5, -1.0])
+    transform = build(Optimizer(learning_rate=0.1, momentum=0.9, sam=0.3), 10)
+    params = {"kernel": jnp.asarray(theta, jnp.float32)}
+
+    def gradient(params, _=0):
+        return {"kernel": jnp.asarray(a, jnp.float32) @ params["kernel"]}
+
+    state = transform.init(params)
+    momentum = np.zeros(2)
+    for _ in range(3):
+        update, state = transform.update(gradient(params), state, params, grad_fn=gradient)
+        g = a @ np.asarray(params["kernel"], float)
+        momentum = 0.9 * momentum + g + 0.3 * a @ g / np.sqrt(g @ g)
+        np.testing.assert_allclose(update["kernel"], -0.1 * momentum, rtol=1e-4)
+        params = optax.apply_updates(params, update)
+
+
+def test_sam_survives_a_gradient_of_zero():
+    transform = build(Optimizer(sam=0.3), 10)
+    zeros = jax.tree.map(jnp.zeros_like, GRADIENT)
+    update, _ = transform.update(zeros, transform.init(PARAMS), PARAMS, grad_fn=lambda params, _: zeros)
+    jax.tree.map(lambda leaf: np.testing.assert_array_equal(leaf, 0), update)
+
+
+@pytest.mark.parametrize(
+    ("only", "trained"), [("classifier", {"head"}), ("classifier_and_norms", {"head", "norm1", "stage1_block0/norm2"})]
+)
+def test_only_some_weights_train(only, trained):
+    leaf = {"kernel": jnp.ones((2, 2))}
+    params = {
+        "head": leaf,
+        "norm1": {"scale": jnp.ones(2)},
+        "stem": leaf,
+        "stage1_block0": {"norm2": leaf, "conv": leaf},
+    }
+    transform = build(Optimizer(weight_decay=0.1, only=only), 10)
+    update, _ = transform.update(params, transform.init(params), params)
+    paths = {
+        "/".join(str(step.key) for step in path[:-1])
+        for path, value in jax.tree_util.tree_leaves_with_path(update)
+        if np.any(value != 0)
+    }
+    assert paths == trained
+
+
+def test_a_network_without_a_head_cannot_train_its_head_only():
+    with pytest.raises(ConfigError, match="needs a network with a classifier called head"):
+        build(Optimizer(only="classifier"), 10).init(PARAMS)
+
+
 def test_cosine_rises_and_falls_to_nothing():
     rates = [-float(u["bias"][0] / 1.2) for u in updates(Optimizer(0.2, "cosine", warmup_steps=2), steps=11)]
     np.testing.assert_allclose(rates[:3], [0.0, 0.1, 0.2], atol=1e-6)

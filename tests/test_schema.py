@@ -34,7 +34,7 @@ def parse(text: str) -> Config:
         ('[model]\nhidden = [8, "8"]', "model.hidden.1 takes a whole number, got '8'"),
         ("stages = []", "stages takes at least 1 of them"),
         ("[[stages]]\nsteps = 0", "stages.0.steps takes a number of at least 1, got 0"),
-        ('[[stages]]\nmethod.name = "mpi"', "stages.0.method.name takes one of 'supervised', 'pseudo_labels'"),
+        ('[[stages]]\nmethod.name = "mpi"', "stages.0.method.name takes one of 'supervised', "),
         (
             '[[stages]]\n[[stages]]\nmethod = {name = "mpl", labels = "firm"}',
             "stages.1.method.labels takes one of 'hard'",
@@ -63,6 +63,26 @@ def parse(text: str) -> Config:
         (
             '[[stages]]\nmethod.name = "byol"\n[[stages]]\nmethod.name = "pseudo_labels"',
             "stages.1.method: pseudo_labels needs a teacher, but the stage before it, byol, learns no classes",
+        ),
+        (
+            '[[stages]]\nmethod.name = "supervised"\nmethod.mixup = 1.0\nmethod.cutmix = 1.0',
+            "stages.0.method: mixup = 1.0 and cutmix = 1.0 both mix the batch; set one of them to 0",
+        ),
+        (
+            "stages.0.method.cutmix = 1.0",
+            "supervised with these settings needs pictures, and the source two_moons has none",
+        ),
+        (
+            'data.name = "digits"\n[[stages]]\nmethod.name = "simclr"\nmethod.optimizer.sam = 0.05\n[[stages]]',
+            "stages.0: method.optimizer.sam = 0.05: simclr does not compute its gradient twice, as SAM must",
+        ),
+        (
+            'data.name = "digits"\n[[stages]]\naugmentation.mean = [0.4]',
+            "stages.0.augmentation: mean and std are (0.4,) and (0.5,), but evaluation has (0.5,) and (0.5,)",
+        ),
+        (
+            'data.name = "digits"\n[[stages]]\naugmentation = {size = 6, weak.crop = "resized"}',
+            "stages.0.augmentation.size = 6: mlp takes pictures of one size only",
         ),
         ('augmentation.strong.name = "cutmix"', "augmentation.strong.name takes one of 'randaugment', 'autoaugment'"),
         (

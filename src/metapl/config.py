@@ -14,6 +14,7 @@ import tomli_w
 from annotated_types import Ge, Le, Lt, MinLen
 
 from metapl.algorithms import METHODS
+from metapl.algorithms.objectives import OBJECTIVES
 from metapl.algorithms.supervised import Supervised
 from metapl.augment import views
 from metapl.augment.strong import STRONG_VIEWS
@@ -51,6 +52,8 @@ class Stage:
     """Where unlabelled examples come from; labeled: from the labelled set, without labels (Appendix D.2)."""
     labeled_sampling: Literal["epochs", "balanced"] = "epochs"
     """epochs: each labelled example once per epoch; balanced: each class equally often, small classes repeated."""
+    augmentation: Augmentation | None = None
+    """Train this stage with other views than the run's, which evaluation always uses (FixRes); none: the run's."""
     model: ModelConfig | None = None
     """Use another network than the previous stage, for methods that learn from stored predictions; none: the same."""
 
@@ -73,6 +76,15 @@ class Stage:
             setting = getattr(self.method, field.name)
             if isinstance(setting, Optimizer):
                 setting.check_steps(self.steps)
+                self._check_sam(field.name, setting)
+
+    def _check_sam(self, name: str, optimizer: Optimizer) -> None:
+        if optimizer.sam and type(self.method) not in OBJECTIVES:
+            able = ", ".join(sorted(method.name for method in OBJECTIVES))
+            raise ValueError(
+                f"method.{name}.sam = {optimizer.sam}: {self.method.name} does not compute its gradient twice, as SAM "
+                f"must; set it to 0, or take one of {able}"
+            )
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,13 @@ class Config:
 
     def check(self) -> None:
         """Check that each stage can follow the one before it."""
+        for index, stage in enumerate(self.stages):
+            if any(piece.needs_pictures for piece in stage.method.pieces) and not isinstance(self.data, PictureConfig):
+                raise ValueError(
+                    f"stages.{index}.method: {stage.method.name} with these settings needs pictures, and the source "
+                    f"{self.data.name} has none; choose another source"
+                )
+        self.check_views()
         if self.stages[0].method.needs_start:
             name = self.stages[0].method.name
             raise ValueError(f"stages.0.method: {name} needs a stage before it that trains the teacher")
@@ -149,6 +168,30 @@ class Config:
                     f"stages.{index}.model: {self.stages[index].method.name} goes on from the weights of the stage "
                     "before, which do not fit another network; leave the model out"
                 )
+
+    def check_views(self) -> None:
+        """Check that the stages' own views go with those of evaluation."""
+        for index, (stage, model) in enumerate(zip(self.stages, self.stage_models, strict=True)):
+            own, shared = stage.augmentation or self.augmentation, self.augmentation
+            if (own.mean, own.std) != (shared.mean, shared.std):
+                raise ValueError(
+                    f"stages.{index}.augmentation: mean and std are {own.mean} and {own.std}, but evaluation has "
+                    f"{shared.mean} and {shared.std}; set both to the same numbers"
+                )
+            if stage.method.changes_size and not model.convolutions:
+                raise ValueError(
+                    f"stages.{index}.method: {stage.method.name} with these settings shows the network pictures of "
+                    f"other sizes, and {model.name} takes one size only; choose another network or other settings"
+                )
+            if own.size != shared.size and not model.convolutions:
+                raise ValueError(
+                    f"stages.{index}.augmentation.size = {own.size}: {model.name} takes pictures of one size only, and "
+                    f"evaluation has augmentation.size = {shared.size}; set both to the same number"
+                )
+
+    def views_of(self, stage: Stage) -> Augmentation:
+        """Return the settings of a stage's views."""
+        return stage.augmentation or self.augmentation
 
     @property
     def stage_models(self) -> tuple[ModelConfig, ...]:

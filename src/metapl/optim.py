@@ -1,11 +1,13 @@
 """Make an optax transformation from settings."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+import optax.contrib
 from annotated_types import Ge, Gt, Le, Lt
 
 from metapl.schema import ConfigError
@@ -47,6 +49,12 @@ class Optimizer:
     """Rule `rmsprop`: added to the mean square, inside the square root as in TensorFlow."""
     trust_coefficient: Annotated[float, Gt(0)] = 0.001
     """Rule `lars`: length of a layer's update, as a share of its weights' length, at a learning rate of 1."""
+    sam: Annotated[float, Ge(0)] = 0.0
+    """ρ of SAM (Foret et al., 2021): take the gradient at the worst point at this distance, which finds flat minima;
+    twice the work. 0: take it where the weights are. The authors: 0.05."""
+    only: Literal["all", "classifier", "classifier_and_norms"] = "all"
+    """Which weights to train: all; the classifier (a linear probe); or the classifier and the scales and biases of all
+    norms (FixRes). Running statistics of batch norm always move."""
     average_decay: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Evaluate, and give to the next stage, a moving average of the weights that keeps this share at each step; 0: the
     weights themselves."""
@@ -72,10 +80,11 @@ class Descent(NamedTuple):
     init: optax.TransformInitFn
     update: optax.TransformUpdateExtraArgsFn
     average_decay: float
+    sam: bool = False  # then `update` also needs grad_fn(params, _), the gradient at other weights
 
 
 def build(config: Optimizer, total_steps: int) -> Descent:
-    """Chain clipping, weight decay, the rule with its momentum, and the schedule, in that order."""
+    """Chain clipping, weight decay, the rule with its momentum, and the schedule, in that order; SAM around them."""
     config.check_steps(total_steps)
     parts = []
     if config.clip_norm:
@@ -84,8 +93,18 @@ def build(config: Optimizer, total_steps: int) -> Descent:
         mask = None if config.decay_norm_and_bias else _is_kernel
         parts.append(optax.add_decayed_weights(config.weight_decay, mask=mask))
     parts.append(_rule(config, _schedule(config, total_steps)))
+    if config.only != "all":
+        parts.append(optax.masked(optax.set_to_zero(), partial(_is_kept, config.only)))
     chain = optax.chain(*parts)
-    return Descent(chain.init, chain.update, config.average_decay)
+    if config.sam:
+        chain = _sam(chain, config.sam)
+    return Descent(chain.init, chain.update, config.average_decay, bool(config.sam))
+
+
+def _sam(descent: optax.GradientTransformation, radius: float) -> optax.GradientTransformationExtraArgs:
+    """θ' = the descent's step with ∇ at θ + ρ ∇ / ‖∇‖, on the same batch."""
+    ascent = optax.chain(optax.normalize_by_update_norm(), optax.sgd(radius))
+    return optax.contrib.sam(descent, ascent, opaque_mode=True)
 
 
 def _rule(config: Optimizer, rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
@@ -151,6 +170,19 @@ def _staircase(config: Optimizer, step: Array) -> Array:
     too late.
     """
     return config.learning_rate * config.decay_factor ** (step // config.decay_every_steps)
+
+
+def _is_kept(only: str, params: PyTree) -> PyTree:
+    """Tell the weights that do not train: all but the classifier, which is called `head`, and perhaps the norms."""
+    if "head" not in params:
+        raise ConfigError(f"optimizer.only = {only!r} needs a network with a classifier called head; an mlp has none")
+
+    def kept(path: tuple[jax.tree_util.DictKey, ...], _: Array) -> bool:
+        names = [str(step.key) for step in path]
+        in_norm = only == "classifier_and_norms" and any("norm" in name for name in names)
+        return names[0] != "head" and not in_norm
+
+    return jax.tree_util.tree_map_with_path(kept, params)
 
 
 def _is_kernel(params: PyTree) -> PyTree:

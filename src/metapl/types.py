@@ -282,6 +282,16 @@ class MethodConfig:
         """Return which unlabelled examples are learnt from: all of them, unless the settings say otherwise."""
         return Keep()
 
+    @property
+    def needs_pictures(self) -> bool:
+        """Return whether the method, with these settings, needs pictures, not points."""
+        return False
+
+    @property
+    def changes_size(self) -> bool:
+        """Return whether the method shows the network pictures of other sizes than the views'."""
+        return False
+
     def check_batches(self, labeled: int, unlabeled: int) -> None:
         """Raise ValueError if the method cannot learn from batches of these sizes."""
 

@@ -33,10 +33,14 @@ def forward(params, x):
 
 
 @pytest.mark.parametrize("labels", ["soft", "hard"])
-@pytest.mark.parametrize("view", ["weak", "strong"])
-def test_one_step_is_the_equation(views, network, labels, view):
+@pytest.mark.parametrize(("view", "weight"), [("weak", 0.0), ("strong", 1.0)])
+def test_one_step_is_the_equation(views, network, labels, view, weight):
     config = noisy_student.NoisyStudent(
-        labels=labels, unlabeled_weight=1.7, student_view=view, optimizer=optim.Optimizer(RATE)
+        labels=labels,
+        unlabeled_weight=1.7,
+        labeled_weight=weight,
+        student_view=view,
+        optimizer=optim.Optimizer(RATE),
     )
     algorithm = noisy_student.build(config, network, steps=10)
     state = algorithm.init(jax.random.key(0), views, None)
@@ -46,7 +50,7 @@ def test_one_step_is_the_equation(views, network, labels, view):
     def objective(params):
         true = -jnp.mean(forward(params, views.labeled)[jnp.arange(5), views.labels])
         given = -jnp.mean(jnp.sum(q * forward(params, getattr(views, view)), axis=1))
-        return true + 1.7 * given, (true, given)
+        return weight * true + 1.7 * given, (true, given)
 
     gradient, (true, given) = jax.grad(objective, has_aux=True)(state.params)
     expected = jax.tree.map(lambda p, g: p - RATE * g, state.params, gradient)

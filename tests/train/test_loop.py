@@ -15,6 +15,7 @@ from metapl.config import Config
 from metapl.data.loading import loader
 from metapl.evaluate import held_out
 from metapl.optim import Optimizer
+from metapl.schema import ConfigError
 from metapl.train.loop import Hooks, Trained
 from metapl.train.loop import train as train_on
 from metapl.train.program import prepare, stage_functions
@@ -229,3 +230,14 @@ def test_seeds_one_after_another_give_what_they_give_together(preset):
         alone = train_on(config, [seed], datasets[i : i + 1], program=program)
         same = jax.tree.map(lambda leaf, i=i: leaf[i : i + 1], together.weights)
         assert_same(alone.weights, same, rtol=2e-4, atol=2e-5)
+
+
+def test_data_without_unlabelled_examples_are_refused_where_a_stage_needs_some():
+    config = small("two_moons_uda")
+    (dataset,) = data.load(config.data, [0], ())
+    none = dataset._replace(unlabeled=dataset.unlabeled[:0])
+    with pytest.raises(
+        ConfigError, match=r"stages\.0\.method: uda learns from unlabelled examples, and these data have"
+    ):
+        prepare(config, [none])
+    prepare(small("two_moons_supervised"), [none])

@@ -56,13 +56,24 @@ def minimize(
         return terms.labeled + terms.unlabeled, terms
 
     gradient, terms = jax.grad(total, has_aux=True)(learner.params)
-    learner = follow(objective, update(learner, optimizer, gradient, terms.stats), terms)
+    updated = update(learner, optimizer, gradient, terms.stats, lambda params: jax.grad(total, has_aux=True)(params)[0])
+    learner = follow(objective, updated, terms)
     return learner, terms.metrics | {"gradient_norm": optax.tree.norm(gradient)}
 
 
-def update(learner: Learner, optimizer: Descent, gradient: PyTree, stats: PyTree) -> Learner:
-    """θ' = θ + the optimizer's update for the gradient; `stats` are those of the forward pass."""
-    updates, opt_state = optimizer.update(gradient, learner.opt_state, learner.params)
+def update(
+    learner: Learner,
+    optimizer: Descent,
+    gradient: PyTree,
+    stats: PyTree,
+    gradient_at: Callable[[PyTree], PyTree] | None = None,
+) -> Learner:
+    """θ' = θ + the optimizer's update for the gradient; `stats` are those of the forward pass.
+
+    SAM also needs the gradient at other weights, by `gradient_at`; Stage.check lets it be set for no method without it.
+    """
+    more = {"grad_fn": lambda params, _: gradient_at(params)} if optimizer.sam and gradient_at else {}
+    updates, opt_state = optimizer.update(gradient, learner.opt_state, learner.params, **more)
     weights, t = Weights(optax.apply_updates(learner.params, updates), stats), learner.updates + 1
     average = _next_average(learner.average, weights, optimizer.average_decay, t)
     return Learner(*weights, opt_state, average, t, learner.memory)

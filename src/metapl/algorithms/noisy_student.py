@@ -2,12 +2,15 @@
 
     q    = T(x_u)                        soft labels, or
     q    = argmax T(x_u)                 hard labels
-    θ_S' = θ_S − η_S ∇_{θ_S} [ CE(y_l, S(x_l; θ_S)) + λ CE(q, S(RandAugment(x_u); θ_S)) ]
+    θ_S' = θ_S − η_S ∇_{θ_S} [ w CE(y_l, S(x_l; θ_S)) + λ CE(q, S(RandAugment(x_u); θ_S)) ]
 
 T is the network that the stage before trained; it predicts for all examples, without noise, before the student is made.
 Only the student gets noise: the strong view, and the network's own dropout and stochastic depth. `keep` says which of
 the unlabelled examples are learnt from, and how often. A round is a stage; another such stage after it is the next
 round, with this student as its teacher. `Stage.model` makes the next student larger.
+
+Billion-scale SSL (Yalniz et al., 2019) is a teacher, this stage with w = 0, hard labels and `keep.per_class`, and
+finetuning on labels.
 
 Both terms are means. A mean over labelled and unlabelled examples together is λ = U / B, with (B + U) / B times the
 learning rate for the same step.
@@ -18,7 +21,7 @@ learning rate for the same step.
 | S(·; θ_S)        | network.apply               |
 | x_l, y_l         | views.labeled, views.labels |
 | RandAugment(x_u) | views.strong                |
-| λ                | config.unlabeled_weight     |
+| w, λ             | config.labeled_weight, config.unlabeled_weight |
 """
 
 from dataclasses import dataclass
@@ -57,6 +60,9 @@ class NoisyStudent(StoredPredictionsConfig):
     """Learn from the teacher's whole distribution, or from its best class."""
     unlabeled_weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the loss on unlabelled examples."""
+    labeled_weight: Annotated[float, Ge(0)] = 1.0
+    """Factor of the loss on labelled examples; 0: the student learns pseudo labels alone, as in Billion-scale SSL. They
+    still go through the network with the others."""
     student_view: Literal["weak", "strong"] = "strong"
     """Which view of the unlabelled examples the student learns from."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
@@ -84,7 +90,13 @@ def build(config: NoisyStudent, network: Network, steps: int) -> Algorithm:
             labeled, unlabeled = jnp.split(logits, [len(views.labeled)])
             true = cross_entropy(views.labels, labeled, config.label_smoothing)
             given = cross_entropy(targets, unlabeled)
-            return true + config.unlabeled_weight * given, (true, given, labeled, unlabeled, stats)
+            return config.labeled_weight * true + config.unlabeled_weight * given, (
+                true,
+                given,
+                labeled,
+                unlabeled,
+                stats,
+            )
 
         (_, (true, given, labeled, unlabeled, stats)), gradient = jax.value_and_grad(loss_fn, has_aux=True)(
             student.params

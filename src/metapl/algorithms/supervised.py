@@ -3,8 +3,9 @@
     θ' = θ − η ∇_θ CE(y_l, f(x_l; θ))
 
 Label smoothing spreads α of y_l over all classes. Mixup takes λ x_i + (1 − λ) x_j for x_l and the same of the labels
-for y_l (Zhang et al., 2018), each i with its own λ ~ Beta(mixup, mixup) and partner j. The strong view is the paper's
-"RandAugment" row.
+for y_l (Zhang et al., 2018), each i with its own λ ~ Beta(mixup, mixup) and partner j. CutMix pastes a box of x_j into
+x_i, and mixes the labels by area (augment/cutmix.py). The strong view is the paper's "RandAugment" row, or with
+`augmentation.strong.name = "autoaugment"` its "AutoAugment" row.
 
 | symbol | name           |
 |--------|----------------|
@@ -16,11 +17,11 @@ for y_l (Zhang et al., 2018), each i with its own λ ~ Beta(mixup, mixup) and pa
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 from metapl import optim
 from metapl.algorithms.balance import LogitAdjustment, adjusted
-from metapl.algorithms.labeled import labeled_batch
+from metapl.algorithms.labeled import CutMix, labeled_batch
 from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.types import (
     Array,
@@ -49,7 +50,23 @@ class Supervised(MethodConfig):
     """Which view of the labelled examples to learn from; strong is the paper's RandAugment."""
     mixup: Annotated[float, Ge(0)] = 0.0
     """α of Mixup's Beta(α, α); 0 mixes nothing."""
+    cutmix: Annotated[float, Ge(0)] = 0.0
+    """α of CutMix's Beta(α, α); 0 cuts nothing. The authors: 1."""
+    cutmix_chance: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Chance that a picture is cut. The authors: 1 on ImageNet, 0.5 on CIFAR."""
     logit_adjustment: LogitAdjustment = LogitAdjustment()
+
+    @property
+    def needs_pictures(self) -> bool:
+        """CutMix cuts boxes out of pictures."""
+        return bool(self.cutmix)
+
+    def check(self) -> None:
+        """Refuse two ways of mixing at once."""
+        if self.mixup and self.cutmix:
+            raise ValueError(
+                f"mixup = {self.mixup} and cutmix = {self.cutmix} both mix the batch; set one of them to 0"
+            )
 
 
 def objective(config: Supervised, network: Network, steps: int) -> Objective:
@@ -57,7 +74,7 @@ def objective(config: Supervised, network: Network, steps: int) -> Objective:
     del steps
 
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
-        labeled = labeled_batch(views, config.view, config.mixup, key)
+        labeled = labeled_batch(views, config.view, config.mixup, key, CutMix(config.cutmix, config.cutmix_chance))
         logits, stats = network.apply(params, learner.stats, labeled.inputs, train=True, key=key)
         y_l = labeled.targets(logits)
         supervised = cross_entropy(y_l, adjusted(config.logit_adjustment, logits), config.label_smoothing)

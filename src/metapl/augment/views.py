@@ -38,8 +38,9 @@ class WeakView:
 
     flip: bool = True
     """Mirror half of the pictures. Not for digits and letters."""
-    crop: Literal["shift", "resized"] = "shift"
-    """shift: move by up to `shift_pixels`, grey coming in. resized: 8 to 100 % of the area, resized to `size`."""
+    crop: Literal["shift", "resized", "centre"] = "shift"
+    """shift: move by up to `shift_pixels`, grey coming in. resized: 8 to 100 % of the area, resized to `size`. centre:
+    the eval view's middle part, to finetune on what evaluation sees (FixRes)."""
     shift_pixels: Annotated[int, Ge(0)] = 4
     """The padding of a pad-and-crop."""
 
@@ -67,8 +68,10 @@ class Augmentation:
             raise ValueError(f"mean and std take as many numbers each, got {len(self.mean)} and {len(self.std)}")
         if not all(std > 0 for std in self.std):
             raise ValueError(f"std takes numbers above 0, got {self.std}")
-        if (self.size > 0) != (self.weak.crop == "resized"):
-            raise ValueError(f"a size goes with weak.crop = 'resized', got {self.size} and {self.weak.crop!r}")
+        if (self.size > 0) != (self.weak.crop in ("resized", "centre")):
+            raise ValueError(
+                f"a size goes with weak.crop = 'resized' or 'centre', got {self.size} and {self.weak.crop!r}"
+            )
 
 
 def usual(mirrored: bool, shift_pixels: int) -> Augmentation:
@@ -194,6 +197,8 @@ def weak(config: Augmentation, pictures: Array, key: Array) -> Array:
     """Mirror and crop, still as uint8."""
     if config.weak.crop == "resized":
         return crop.random_resized(pictures, key, config.weak.flip, config.size)
+    if config.weak.crop == "centre":
+        return crop.flip_and_shift(crop.centre(pictures, config.size, config.centre), key, config.weak.flip, 0)
     return crop.flip_and_shift(pictures, key, config.weak.flip, config.weak.shift_pixels)
 
 

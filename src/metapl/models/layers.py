@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.linen.dtypes import promote_dtype
 
+from metapl.models.norm import BatchNorm
 from metapl.system.sharding import activations, gathered
 from metapl.types import Array
 
@@ -68,13 +69,20 @@ def classify(
     *,
     dropout: float,
     train: bool,
+    hidden: int = 0,
     kernel_init: nn.initializers.Initializer = glorot_normal,
 ) -> Array:
     """[N, H, W, C] → logits [N, classes]: average over the picture, dropout, one dense layer named `head`.
 
+    With `hidden` units, a dense layer with batch norm and ReLU comes before the dropout.
+
     Everything from the average on is float32: it costs nothing here, and losses need the digits.
     """
-    return decide(x.astype(jnp.float32).mean((1, 2)), classes, dropout=dropout, train=train, kernel_init=kernel_init)
+    features = x.astype(jnp.float32).mean((1, 2))
+    if hidden:
+        features = nn.Dense(hidden, use_bias=False, promote_dtype=whole, name="hidden")(features)
+        features = nn.relu(BatchNorm(name="hidden_norm")(features, train=train))
+    return decide(features, classes, dropout=dropout, train=train, kernel_init=kernel_init)
 
 
 def decide(

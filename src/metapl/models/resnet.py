@@ -6,6 +6,9 @@ ResNet-18's blocks are two 3×3 convolutions; ResNet-50's are 1×1, 3×3 and 1×
 the picture with the stride of its first 3×3 convolution ("v1.5"; the first paper had it on the 1×1 before). Both sides
 are padded equally with zeros, as in PyTorch, so that timm's weights give the same predictions here.
 ResNet-50 with 1,000 classes has 25,557,032 parameters.
+
+DropBlock, if asked for, follows every convolution and the shortcut in the last two stages, with a quarter of the rate
+in the third one, as in its authors' code.
 """
 
 from dataclasses import dataclass
@@ -15,6 +18,7 @@ from typing import Annotated, ClassVar, Literal
 from annotated_types import Ge, Gt, Lt
 from flax import linen as nn
 
+from metapl.models.dropblock import DropBlock
 from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
 from metapl.models.norm import BatchNorm
 from metapl.models.stacked import chain
@@ -37,6 +41,13 @@ class ResNet(ModelConfig):
     """First layers: imagenet reduces pictures to a quarter of their side; cifar is one 3×3 convolution at full size."""
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the features that is dropped before the classifier."""
+    dropblock: Annotated[float, Ge(0), Lt(1)] = 0.0
+    """Share of the last stage's activations that DropBlock drops; a quarter of it in the stage before. 0: none."""
+    dropblock_size: Annotated[int, Ge(1)] = 7
+    """Side of the squares that DropBlock drops."""
+    hidden_layer: Annotated[int, Ge(0)] = 0
+    """Units of a layer between the features and the classifier, with batch norm and ReLU; 0: none. SimCLR v2 finetunes
+    such a network: the layer is the first of its projection head."""
     zero_init: bool = True
     """Each block starts as its shortcut alone: the scale of its last norm begins at 0 (Goyal et al., 2017)."""
     norm_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
@@ -58,10 +69,15 @@ class ResidualBlock(nn.Module):
     config: ResNet
     features: int
     stride: int
+    dropblock: float = 0.0
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         c = self.config
+
+        def drop(x: Array, name: str) -> Array:
+            return DropBlock(self.dropblock, c.dropblock_size, name=name)(x, train=train) if self.dropblock else x
+
         if c.depth == 18:  # (features, size, stride) of each convolution
             layers = [(self.features, 3, self.stride), (self.features, 3, 1)]
         else:
@@ -74,11 +90,11 @@ class ResidualBlock(nn.Module):
             y = conv(features, size, stride, padding=size // 2, dtype=DTYPES[c.precision], name=f"conv{i}")(y)
             scale_init = nn.initializers.zeros if last and c.zero_init else nn.initializers.ones
             y = BatchNorm(c.norm_decay, c.norm_epsilon, scale_init, name=f"norm{i}")(y, train=train)
-            y = y if last else nn.relu(y)
+            y = drop(y if last else nn.relu(y), f"drop{i}")
         if self.stride != 1 or x.shape[-1] != out:
             x = conv(out, 1, self.stride, padding=0, dtype=DTYPES[c.precision], name="shortcut_conv")(x)
             x = BatchNorm(c.norm_decay, c.norm_epsilon, name="shortcut_norm")(x, train=train)
-        return nn.relu(x + y)
+        return nn.relu(drop(x, "shortcut_drop") + y)
 
 
 class ResNetModule(nn.Module):
@@ -99,9 +115,10 @@ class ResNetModule(nn.Module):
         block = maybe_remat(ResidualBlock, c.remat)
         for stage, count in enumerate(BLOCKS[c.depth], start=1):
             features, (first, *rest) = c.channels * 2 ** (stage - 1), [f"stage{stage}_block{i}" for i in range(count)]
-            x = block(c, features, 1 if stage == 1 else 2, name=first)(x, train)
-            x = chain(partial(block, c, features, 1), rest, x, train, scan=c.scan)
-        return classify(x, self.classes, dropout=c.dropout, train=train)
+            dropblock = {3: c.dropblock / 4, 4: c.dropblock}.get(stage, 0.0)
+            x = block(c, features, 1 if stage == 1 else 2, dropblock, name=first)(x, train)
+            x = chain(partial(block, c, features, 1, dropblock), rest, x, train, scan=c.scan)
+        return classify(x, self.classes, dropout=c.dropout, train=train, hidden=c.hidden_layer)
 
 
 def build(config: ResNet, classes: int) -> nn.Module:

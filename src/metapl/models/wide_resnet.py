@@ -35,6 +35,9 @@ class WideResNet(ModelConfig):
     """How many times as wide as a plain ResNet."""
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the features that is dropped before the classifier."""
+    hidden_layer: Annotated[int, Ge(0)] = 0
+    """Units of a layer between the features and the classifier, with batch norm and ReLU; 0: none. SimCLR v2 finetunes
+    such a network: the layer is the first of its projection head."""
     leaky_slope: Annotated[float, Ge(0), Lt(1)] = 0.1
     """Slope of the activation below zero; 0 is ReLU."""
     norm_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
@@ -96,7 +99,7 @@ class WideResNetModule(nn.Module):
             x = chain(partial(block, c, features, 1), rest, x, train, scan=c.scan)
         x = BatchNorm(c.norm_decay, c.norm_epsilon, name="head_norm")(x, train=train)
         x = nn.leaky_relu(x, c.leaky_slope)
-        return classify(x, self.classes, dropout=c.dropout, train=train)
+        return classify(x, self.classes, dropout=c.dropout, train=train, hidden=c.hidden_layer)
 
 
 def build(config: WideResNet, classes: int) -> nn.Module:

@@ -19,6 +19,7 @@ from metapl.data.loading import loader
 from metapl.data.sources.dataset import Dataset
 from metapl.models.microbatches import in_microbatches
 from metapl.models.seeds import over_seeds
+from metapl.schema import ConfigError
 from metapl.scores import score
 from metapl.system import sharding
 from metapl.system.sharding import SINGLE, Layout
@@ -57,12 +58,24 @@ class Program(NamedTuple):
 
 def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
     """Make the program for these settings and the datasets of all seeds."""
+    check_unlabeled(config, datasets)
     own_data = any(dataset is not datasets[0] for dataset in datasets)
     networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
     pairs = zip(config.stages, networks, strict=True)
     layout = sharding.layout(config.parallel, batches(config), microbatches=microbatch_sizes(config))
     stages = tuple(stage_functions(config, stage, network, own_data, layout) for stage, network in pairs)
     return Program(networks, own_data, stages, layout)
+
+
+def check_unlabeled(config: Config, datasets: Sequence[Dataset]) -> None:
+    """Raise ConfigError if a stage learns from unlabelled examples and there are none."""
+    for index, stage in enumerate(config.stages):
+        needed = stage.method.uses_unlabeled and stage.unlabeled == "unlabeled"
+        if needed and not all(len(dataset.unlabeled) for dataset in datasets):
+            raise ConfigError(
+                f"stages.{index}.method: {stage.method.name} learns from unlabelled examples, and these data have "
+                f"none; take supervised, or set stages.{index}.unlabeled to 'labeled'"
+            )
 
 
 def batches(config: Config) -> dict[str, int]:
@@ -96,7 +109,7 @@ def stage_functions(
     """Make a stage's functions; nothing is compiled yet."""
     network = in_microbatches(network, stage.microbatches)
     algorithm = algorithms.build(stage.method, network, stage.steps)
-    to_views = views.build(config.augmentation, stage.microbatches, layout.devices, views.counts(stage.method))
+    to_views = views.build(config.views_of(stage), stage.microbatches, layout.devices, views.counts(stage.method))
 
     def augment(batch: Batch, key: Array) -> Views:
         return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
