@@ -63,7 +63,11 @@ def test_help_starts_fast_and_loads_neither_tyro_nor_jax():
     code = (
         "import sys; from metapl.cli.main import main; main(['-h']); sys.exit(bool({'tyro', 'jax'} & {*sys.modules}))"
     )
+    before = os.times()
     assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    after = os.times()
+    taken_s = after.children_user + after.children_system - before.children_user - before.children_system
+    assert taken_s < 0.5  # processor time, which a busy machine changes little; on an idle one about 0.15 s
 
 
 @pytest.mark.parametrize("words", [["--help"], ["resume", "--help"], ["train", "--help"], ["runs", ".", "--json"]])

@@ -86,6 +86,21 @@ def test_a_stopped_run_can_be_resumed_if_it_has_a_checkpoint(tmp_path):
     assert found.note == f"metapl resume {run}"
 
 
+def test_a_run_of_another_version_is_told_apart_from_a_damaged_one(tmp_path):
+    run = make(tmp_path / "a", environment__json='{"metapl": "0.1.0"}')
+    newest = run / "checkpoints" / "step-0000000200"
+    newest.mkdir(parents=True)
+    (newest / "note.json").write_text('{"format": 1}')
+    found = find.read_run(run)
+    assert (found.state, found.note) == (
+        "stopped, other version",
+        "begun by metapl 0.1.0, which can finish it; this version cannot",
+    )
+    for content in (f'{{"format": {find.CHECKPOINT_FORMAT}}}', "{", "[]", "{}"):
+        (newest / "note.json").write_text(content)
+        assert find.read_run(run).state == "stopped, resumable"
+
+
 def test_a_run_without_a_checkpoint_can_begin_again(tmp_path):
     found = find.read_run(make(tmp_path / "a", environment__json="{}"))
     assert found.state == "stopped, resumable"

@@ -25,13 +25,15 @@ DEPTH = 4  # how many levels below a folder are searched
 _MARKS = ("config.toml", "metrics.jsonl", "result.json")  # a folder with one of them holds, or held, a run
 _BLOCK = 1 << 16
 
-State = Literal["finished", "running", "stopped, resumable", "failed", "broken"]
+State = Literal["finished", "running", "stopped, resumable", "stopped, other version", "failed", "broken"]
+CHECKPOINT_FORMAT = 2  # of a checkpoint's note; metapl 0.1.0 wrote 1
 Sort = Literal["changed", "name", "accuracy"]
 
 _STYLES: Mapping[State, str] = {
     "finished": "green",
     "running": "cyan",
     "stopped, resumable": "yellow",
+    "stopped, other version": "yellow",
     "failed": "red",
     "broken": "red",
 }
@@ -126,13 +128,22 @@ def _state(path: Path, broken: bool, finished: bool, pid: int | None) -> tuple[S
     if warning.get("level") == "stop":  # a resumed run would be stopped again
         return "failed", f"stopped by the guard {warning.get('guard')}: {path.name}/warnings.jsonl says why"
     names = _names(path / "checkpoints")
-    if any(name.startswith("step-") for name in names):
+    if checkpoints := [name for name in names if name.startswith("step-")]:
+        if _is_of_another_version(path / "checkpoints" / max(checkpoints)):
+            version = _read(path / "environment.json", json.loads, []).get("metapl", "another version")
+            return "stopped, other version", f"begun by metapl {version}, which can finish it; this version cannot"
         return "stopped, resumable", f"metapl resume {path}"
     if os.path.exists(path / "progress.json") or any(name.startswith("damaged-step-") for name in names):
         return "failed", "no good checkpoint is left"
     if os.path.exists(path / "environment.json"):
         return "stopped, resumable", f"metapl resume {path} (it starts from its beginning: there is no checkpoint)"
     return "failed", "it ended without a result or a checkpoint"
+
+
+def _is_of_another_version(checkpoint: Path) -> bool:
+    """Whether a checkpoint's note has another format; a note that cannot be read is damaged, which resume reports."""
+    note = _read(checkpoint / "note.json", json.loads, [])
+    return "format" in note and note["format"] != CHECKPOINT_FORMAT
 
 
 def _groups(environment: Mapping[str, Any], last: Mapping[str, Any]) -> tuple[int, int]:

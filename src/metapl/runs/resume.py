@@ -15,8 +15,9 @@ from metapl import data
 from metapl.data.reading.files import Folders
 from metapl.runs import checkpoint, run_folder
 from metapl.runs.checkpoint import MismatchError, Note
+from metapl.runs.find import CHECKPOINT_FORMAT
 from metapl.runs.run_folder import OtherVersionError, RunSettings
-from metapl.runs.saver import FORMAT, PROGRESS, Progress, log, progress_in
+from metapl.runs.saver import PROGRESS, Progress, log, progress_in
 from metapl.runs.work import OpenRun, Say, prepared, work
 from metapl.schema import ConfigError, to_dict
 from metapl.system import processes
@@ -106,9 +107,9 @@ def newest_good(out: Path, problem: Problem, say: Say) -> Path | None:
         wrong = checkpoint.damage(folder / name)
         if not wrong:
             note = checkpoint.read_note(folder / name)
-            if note.get("format") != FORMAT:
+            if note.get("format") != CHECKPOINT_FORMAT:
                 raise OtherVersionError(
-                    out, f"checkpoint {name} has format {note.get('format')}, this version's is {FORMAT}"
+                    out, f"checkpoint {name} has format {note.get('format')}, this version's is {CHECKPOINT_FORMAT}"
                 )
             wrong = problem(note)
         if not wrong:

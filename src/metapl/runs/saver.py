@@ -18,6 +18,7 @@ from metapl.evaluate.measures import Scores
 from metapl.evaluate.results import Evaluation
 from metapl.runs import checkpoint
 from metapl.runs.checkpoint import Contents, Note, Writer
+from metapl.runs.find import CHECKPOINT_FORMAT
 from metapl.runs.journal import Journal, Mark, Unwritten
 from metapl.system import processes
 from metapl.system.disk import free, reason, write_atomically
@@ -25,7 +26,6 @@ from metapl.system.signals import Stop, Stopped
 from metapl.train import stored_predictions
 from metapl.train.loop import Snapshot
 
-FORMAT = 2  # of a checkpoint's note; metapl 0.1.0 wrote 1
 PROGRESS, LOG = "progress.json", "log.jsonl"
 
 Say = Callable[[str], None]
@@ -141,7 +141,7 @@ class Saver:
     def _note(self, snapshot: Snapshot, done: int, mark: Mark) -> Note:
         every = self._config.checkpoint.keep_every_steps
         return {
-            "format": FORMAT,
+            "format": CHECKPOINT_FORMAT,
             "group": self._progress.group,
             "stage": snapshot.stage,
             "step": snapshot.step,
