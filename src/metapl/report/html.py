@@ -1,15 +1,20 @@
-"""The page as HTML: one file that loads nothing from anywhere, as its policy demands.
+"""The page as HTML: one file that loads nothing from anywhere, as its policy demands. page/page.html has its parts.
 
 `metapl watch` shows the same page with one more script, which asks the page's own server for changes.
 """
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import cache
 from importlib import resources
+from typing import Any, NoReturn
 
-from metapl.report.blocks import Animation, Block, Cell, Figure, Gallery, Heading, ProgressBar, Section, Table, Text
-from metapl.system.escape import markup
+import jinja2
+from markupsafe import Markup
+
+from metapl.report.blocks import Block, Table
+from metapl.system.escape import clean
 
 
 def page(title: str, blocks: Sequence[Block], more: Sequence[str] = ()) -> str:
@@ -17,13 +22,12 @@ def page(title: str, blocks: Sequence[Block], more: Sequence[str] = ()) -> str:
 
     `more` names additional files: "moons" for moons.css and moons.js.
     """
-    return _document(title, f"<main>\n{body(title, blocks)}\n</main>", False, more)
+    return _document(title, _parts().still(Markup(body(title, blocks))), False, more)
 
 
 def live_page(title: str, content: str, version: int) -> str:
     """The page around a `body` that its first script keeps up to date."""
-    main = f'<p id="connection" class="warning" role="status" hidden></p>\n<main data-version="{version}">'
-    return _document(title, f"{main}\n{content}\n</main>", True)
+    return _document(title, _parts().live(Markup(content), version), True)
 
 
 def policy(live: bool = False, more: Sequence[str] = ()) -> str:
@@ -36,18 +40,34 @@ def policy(live: bool = False, more: Sequence[str] = ()) -> str:
 
 def body(title: str, blocks: Sequence[Block]) -> str:
     """The content of the page, without style and script."""
-    return f"<h1>{markup(title)}</h1>\n{_all(blocks)}"
+    return str(_parts().body(title, blocks))
 
 
 def _document(title: str, main: str, live: bool, more: Sequence[str] = ()) -> str:
-    scripts = "".join(f"<script>{script}</script>" for script in _scripts(live, more))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(live, more)}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{markup(title)}</title>\n<style>{_style(more)}</style>\n</head>\n<body>\n{main}\n"
-        f"{scripts}\n</body>\n</html>\n"
-    )
+    document = _parts().document(title, main, policy(live, more), _style(more), _scripts(live, more))
+    return str(document)
+
+
+@cache
+def _parts() -> Any:
+    """The macros of page.html, which escape all texts."""
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, finalize=_clean)
+    environment.globals |= {"numeric_columns": _numeric_columns, "unknown_block": _unknown_block}
+    return environment.from_string(page_file("page.html")).module
+
+
+def _clean(value: Any) -> Any:
+    """Replace characters that cannot be shown, in texts that are not markup already."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _numeric_columns(table: Table) -> list[bool]:
+    """Whether each column has numbers."""
+    return [any(row[i].value is not None for row in table.rows) for i in range(len(table.columns))]
+
+
+def _unknown_block(kind: str) -> NoReturn:
+    raise TypeError(f"page.html has no block {kind}")
 
 
 def _scripts(live: bool, more: Sequence[str]) -> list[str]:
@@ -58,73 +78,6 @@ def _scripts(live: bool, more: Sequence[str]) -> list[str]:
 
 def _style(more: Sequence[str]) -> str:
     return "".join(page_file(f"{name}.css") for name in ("base", "page", *more))
-
-
-def _all(blocks: Iterable[Block]) -> str:
-    """All blocks; figures that follow each other are side by side if there is room."""
-    parts: list[str] = []
-    for block in blocks:
-        part = _block(block)
-        if isinstance(block, Figure) and parts and parts[-1].endswith("</figure></div>"):
-            parts[-1] = parts[-1].removesuffix("</div>") + part + "</div>"
-        else:
-            parts.append(f'<div class="figures">{part}</div>' if isinstance(block, Figure) else part)
-    return "\n".join(parts)
-
-
-def _block(block: Block) -> str:
-    match block:
-        case Heading(text):
-            return f"<h2>{markup(text)}</h2>"
-        case ProgressBar(text, done, total):
-            bar = f'<progress value="{done}" max="{total}" aria-label="{markup(text)}"></progress>'
-            return f'<div class="progress"><p>{markup(text)}</p>{bar}</div>'
-        case Text(text, kind):
-            return f'<p class="{kind}">{markup(text)}</p>'
-        case Table():
-            return _table(block)
-        case Figure():
-            caption = f"<figcaption>{markup(block.title)}</figcaption>"
-            return f'<figure>{caption}{block.svg}<p class="note">{markup(block.description)}</p></figure>'
-        case Gallery():
-            return _gallery(block)
-        case Animation():
-            return f"<section><h3>{markup(block.title)}</h3>{block.html}</section>"
-        case Section():
-            state = " open" if block.open else ""
-            head = f"<summary><h2>{markup(block.title)}</h2></summary>"
-            return f'<details id="{markup(block.anchor)}"{state}>{head}\n{_all(block.blocks)}\n</details>'
-
-
-def _table(table: Table) -> str:
-    width = len(table.columns)
-    kinds = [' class="number"' if any(row[i].value is not None for row in table.rows) else "" for i in range(width)]
-    head = "".join(
-        f'<th scope="col"{kind}>{markup(name)}</th>' for name, kind in zip(table.columns, kinds, strict=True)
-    )
-    rows = "\n".join(f"<tr>{''.join(map(_cell, row, kinds))}</tr>" for row in table.rows)
-    caption = f"<caption>{markup(table.title)}</caption>"
-    frame = f'<div class="wide" tabindex="0" role="region" aria-label="{markup(table.title)}">'
-    return f"{frame}<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody></table></div>"
-
-
-def _cell(cell: Cell, kind: str) -> str:
-    text = markup(cell.text)
-    if cell.anchor:
-        text = f'<a href="#{markup(cell.anchor)}">{text}</a>'
-    value = "" if cell.value is None else f' data-value="{cell.value!r}"'
-    return f"<td{kind}{value}>{text}</td>"
-
-
-def _gallery(gallery: Gallery) -> str:
-    shown = "".join(
-        f'<li><img src="{markup(picture.data)}" alt="{markup(picture.caption)}">{picture.drawing}'
-        f'<span aria-hidden="true">{markup(picture.caption)}</span></li>'
-        for picture in gallery.pictures
-    )
-    kind = "gallery drawn" if any(picture.drawing for picture in gallery.pictures) else "gallery"
-    head = f'<h3>{markup(gallery.title)}</h3><p class="note">{markup(gallery.description)}</p>'
-    return f'<section>{head}<ul class="{kind}">{shown}</ul></section>'
 
 
 def page_file(name: str) -> str:
