@@ -138,6 +138,8 @@ class Config:
     """Also write the metrics for TensorBoard, into the run's folder (pip install 'metapl[tensorboard]')."""
     wandb: bool = False
     """Also send the metrics to Weights & Biases, or to files if WANDB_MODE=offline (pip install 'metapl[wandb]')."""
+    mlflow: bool = False
+    """Also write the metrics for MLflow, to MLFLOW_TRACKING_URI or RUN/mlflow.db (pip install 'metapl[mlflow]')."""
 
     def check(self) -> None:
         """Check that each stage can follow the one before it."""

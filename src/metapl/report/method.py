@@ -24,6 +24,7 @@ _IGNORED = (
     "guards",
     "tensorboard",
     "wandb",
+    "mlflow",
 )
 
 # The parts of the method, in the order in which the paper's Figure 3 adds them.
@@ -142,6 +143,7 @@ def _bare(config: Config) -> Config:
         guards=Guards(),
         tensorboard=False,
         wandb=False,
+        mlflow=False,
     )
 
 

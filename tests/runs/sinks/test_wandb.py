@@ -5,15 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from metapl.runs.sinks.series import Session
-from metapl.runs.sinks.wandb import WandB, kept_id
+from metapl.runs.sinks.series import Session, kept_id
+from metapl.runs.sinks.wandb import WandB
 
 
 def test_an_id_is_kept_for_each_group_of_seeds(tmp_path):
     path = tmp_path / "wandb-ids.json"
-    one, other = kept_id(path, "seed-0"), kept_id(path, "seed-1")
-    assert one != other
-    assert kept_id(path, "seed-0") == one
+    made = iter("abc")
+    one, other = (kept_id(path, key, lambda: next(made)) for key in ("seed-0", "seed-1"))
+    assert (one, other) == ("a", "b")
+    assert kept_id(path, "seed-0", lambda: next(made)) == one
     assert json.loads(path.read_text()) == {"seed-0": one, "seed-1": other}
 
 

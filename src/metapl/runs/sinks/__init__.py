@@ -1,4 +1,4 @@
-"""Other receivers of a run's numbers: TensorBoard and Weights & Biases, each an optional extra.
+"""Other receivers of a run's numbers: TensorBoard, Weights & Biases and MLflow, each an optional extra.
 
 A sink that fails never ends a run: it warns once and is dropped.
 """
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from metapl.runs.sinks import tensorboard, wandb
+from metapl.runs.sinks import mlflow, tensorboard, wandb
 from metapl.runs.sinks.series import Session
 from metapl.schema import ConfigError
 from metapl.types import Numbers
@@ -40,6 +40,7 @@ class Kind(NamedTuple):
 SINKS: dict[str, Kind] = {  # by the name of the setting, which is also the name of the extra
     "tensorboard": Kind("TensorBoard", "tensorboardX", tensorboard.TensorBoard),
     "wandb": Kind("Weights & Biases", "wandb", wandb.WandB),
+    "mlflow": Kind("MLflow", "mlflow", mlflow.MLflow),
 }
 
 

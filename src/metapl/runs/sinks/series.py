@@ -1,6 +1,8 @@
-"""What all sinks share: a session's description, and the names of the curves."""
+"""What all sinks share: a session's description, the names of the curves, and ids that are kept."""
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,3 +37,14 @@ def series(numbers: Numbers) -> dict[str, NDArray[np.float32]]:
 def mean_name(seeds: Sequence[int]) -> str:
     """The name of the mean over several seeds."""
     return f"mean-of-seeds-{seeds[0]}-to-{seeds[-1]}"
+
+
+def kept_id(path: Path, key: str, make: Callable[[], str]) -> str:
+    """Return the stored id, or make and store a new one."""
+    ids: dict[str, str] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+    if key not in ids:
+        ids[key] = make()
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(ids, indent=2) + "\n", "utf-8")
+        os.replace(partial, path)
+    return ids[key]

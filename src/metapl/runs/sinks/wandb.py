@@ -5,14 +5,11 @@ folder, so that a resumed run continues the same W&B run. Curves are drawn over 
 not go back, and ours does when a run is resumed.
 """
 
-import json
-import os
 import secrets
-from pathlib import Path
 
 import numpy as np
 
-from metapl.runs.sinks.series import Session, mean_name, series
+from metapl.runs.sinks.series import Session, kept_id, mean_name, series
 from metapl.types import Numbers
 
 
@@ -28,7 +25,7 @@ class WandB:
         self._run = wandb.init(
             project=wandb.setup().settings.project or "metapl",
             dir=str(session.folder),
-            id=kept_id(session.folder / "wandb-ids.json", key),
+            id=kept_id(session.folder / "wandb-ids.json", key, lambda: secrets.token_hex(4)),
             resume="allow",
             name=name if session.alone else f"{name}, {key}",
             group=name,
@@ -51,14 +48,3 @@ class WandB:
 
     def close(self, failed: bool) -> None:
         self._run.finish(exit_code=int(failed))
-
-
-def kept_id(path: Path, key: str) -> str:
-    """Return the stored id, or store a new one and return it."""
-    ids: dict[str, str] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    if key not in ids:
-        ids[key] = secrets.token_hex(4)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(ids, indent=2) + "\n", "utf-8")
-        os.replace(partial, path)
-    return ids[key]
