@@ -18,7 +18,8 @@ MODULES = {  # distributions whose modules have other names
     "jinja2": {"jinja2", "markupsafe"},
     "tensorboardx": {"tensorboardX"},
     "mlflow-skinny": {"mlflow"},
-    "optuna": {"optuna", "sqlalchemy"},
+    "optuna": {"optuna", "sqlalchemy"},  # and what they themselves require
+    "huggingface_hub": {"huggingface_hub", "tqdm"},
     "alembic": set(),
     "psycopg": set(),  # SQLAlchemy, which optuna uses, loads it by name
 }
