@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from sklearn.datasets import load_digits
 
 from metapl.cli import main as cli
 from metapl.evaluate import predictor
-from metapl.fit import fit, head_runs, rung
+from metapl.fit import fit, head_runs, network, rung
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
+from metapl.system.signals import Stopped
 from tests.fit.pictures import console, save
 
 NAMES = ("<script>alert(1)<script>", 'a "quoted", name', "it's | a pipe", "naïve 猫", "zero")
@@ -46,7 +48,7 @@ class KilledError(Exception):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A fit that was killed in the run of its last rung and given again, with FixMatch left out to save time."""
+    """A fit that was killed before its heads, stopped by Ctrl-C before its network, and given again; with UDA alone."""
     place = tmp_path_factory.mktemp("fit")
     write_digits(place / "data", 15, "56789")
     (place / "data" / "labeled" / "zero" / "broken.png").write_bytes(b"no picture")
@@ -60,6 +62,11 @@ def finished(tmp_path_factory):
                 fit.fit(str(place / "data"), REQUEST, out, console())
         before = (out / "linear" / "weights.safetensors").stat().st_mtime_ns
         usable = predictor.load(out).class_names
+        with patch.context() as stopping:
+            stopping.setattr(network, "train_rung", stopped)
+            with pytest.raises(Stopped, match=r"report\.html has the verdict on what is done so far"):
+                fit.fit(str(place / "data"), REQUEST, out, console())
+        assert not json.loads((out / "verdict.json").read_text("utf-8"))["finished"]
         fit.fit(str(place / "data"), REQUEST, out, screen)
     assert usable == tuple(sorted(NAMES))  # after the kill there was a model already
     assert (out / "linear" / "weights.safetensors").stat().st_mtime_ns == before
@@ -68,6 +75,10 @@ def finished(tmp_path_factory):
 
 def killed(*_):
     raise KilledError
+
+
+def stopped(*_):
+    raise Stopped("stopped by SIGINT", signal.SIGINT, "metapl resume goes on")
 
 
 def test_the_ladder_is_in_the_verdict_with_what_each_rung_cost(finished):
@@ -81,7 +92,7 @@ def test_the_ladder_is_in_the_verdict_with_what_each_rung_cost(finished):
         assert row["validation_pictures"] == (12 if row["kind"] == "network" else 60)
         assert row["seconds"] > 0
     assert verdict["curve"]["labels"] == [10, 15, 30, 45, 60]
-    assert "rung 4: UDA heads" in text
+    assert "a network, trained on the labels (" in text
     assert "50 more labels would add" in text
     for row in verdict["ladder"]:
         assert predictor.load(out / row["name"]).class_names == tuple(sorted(NAMES))

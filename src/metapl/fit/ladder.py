@@ -22,6 +22,7 @@ import numpy as np
 from rich.console import Console
 
 from metapl import data
+from metapl.config import Config, Stage
 from metapl.fit import classical, head_runs, network, select
 from metapl.fit import encoded as encoding
 from metapl.fit import rung as rungs
@@ -34,6 +35,7 @@ from metapl.fit.plan import Plan, affordable
 from metapl.fit.request import Request
 from metapl.fit.rung import About, Predictions, Rung
 from metapl.models.assemble import Head
+from metapl.recipe.heads import Method
 from metapl.runs import runlog
 from metapl.system import runtime, signals
 from metapl.system.signals import TIME_IS_UP, Stop, Stopped
@@ -207,7 +209,7 @@ def linear(climb: Climb) -> None:
         classes = len(some.class_names)
         head = classical.logistic(some.labeled, some.labels, classes, c)
         folds = classical.cross_validated(some, lambda x, y: classical.logistic(x, y, classes, c), check)
-        finish(climb, About("linear", TITLES["linear"], "linear", False), [head], folds, began, f"C = {c:g}")
+        finish(climb, About("linear", TITLES["linear"], "linear", False), [head], folds, began, remark=f"C = {c:g}")
 
 
 def classical_rung(climb: Climb, name: str) -> None:
@@ -228,14 +230,25 @@ def classical_rung(climb: Climb, name: str) -> None:
             finish(climb, About(name, TITLES[name], "linear", True), [head], folds, began)
 
 
-def head_rung(climb: Climb, name: str) -> None:
-    """Heads trained by one of our methods: folds first, which say how good it is, then with all labels."""
-    with attempt(climb, name, share=0.6) as began:
+def head_rung(climb: Climb, name: Method) -> None:
+    """Heads trained by one of our methods: some without a fold, which say how good it is, some with all labels."""
+    expected_s = head_runs.WORK[name] * (climb.plan.get("heads_s") or 0.0)
+    if expected_s > climb.clock.left_s - FOR_THE_VERDICT_S and not rungs.finished(climb.out, name):
+        climb.left_out[name] = f"it would have taken about {in_words(expected_s)}"
+        return
+    with attempt(climb, name, share=0.7) as began:
         if began is None:
             return
-        some = climb.features
-        folds, heads = head_runs.trained(climb.out, name, some, climb.request, climb.console)
-        finish(climb, About(name, TITLES[name], "heads", True), heads, folds, began)
+        config = head_settings(climb, name)
+        folds, heads = head_runs.trained(climb.out, name, config, climb.features, climb.console)
+        climb.plan.decide("heads_s", (time.monotonic() - began) / head_runs.WORK[name])
+        finish(climb, About(name, TITLES[name], "heads", True), heads, folds, began, config.stages)
+
+
+def head_settings(climb: Climb, name: Method) -> Config:
+    """The settings of a run of heads."""
+    steps = climb.plan.decide("head_steps", head_runs.steps_for(climb.request, climb.clock.budget_s))
+    return head_runs.settings(name, climb.features, climb.request, steps)
 
 
 def ensemble(climb: Climb) -> None:
@@ -254,7 +267,7 @@ def ensemble(climb: Climb) -> None:
         heads += [own[i % len(own)] for i in range(most)]
     folds = select.mean_of([rung.predictions.validation for rung in chosen])[: len(climb.features.labels)]
     about = About("ensemble", TITLES["ensemble"], "heads", any(rung.about.uses_unlabeled for rung in chosen))
-    finish(climb, about, heads, folds, began, " + ".join(rung.about.title for rung in chosen))
+    finish(climb, about, heads, folds, began, remark=" + ".join(rung.about.title for rung in chosen))
 
 
 def network_rungs(climb: Climb) -> None:
@@ -290,7 +303,15 @@ def why_no_network(climb: Climb) -> str:
     return ""
 
 
-def finish(climb: Climb, about: About, heads: list[Head], folds: rungs.Logits, began: float, remark: str = "") -> None:
+def finish(
+    climb: Climb,
+    about: About,
+    heads: list[Head],
+    folds: rungs.Logits,
+    began: float,
+    stages: tuple[Stage, ...] = LINEAR_STAGES,
+    remark: str = "",
+) -> None:
     """Write a rung of heads: its run, its predictions, and which rung is the best so far."""
     some = climb.features
     predictions = Predictions(
@@ -299,11 +320,6 @@ def finish(climb: Climb, about: About, heads: list[Head], folds: rungs.Logits, b
         np.zeros((0, len(some.class_names)), np.float32),
     )
     keep(climb.out / about.name, heads)
-    stages = (
-        LINEAR_STAGES
-        if about.name not in head_runs.METHODS
-        else head_runs.settings(about.name, some, climb.request).stages
-    )
     write_composed(climb.out, about.name, some, heads, predictions.test, stages, climb.request.seed)
     complete(climb, Rung(about, time.monotonic() - began, predictions, remark))
 
