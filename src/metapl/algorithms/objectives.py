@@ -5,6 +5,7 @@ from typing import Any
 
 from metapl.algorithms import (
     adamatch,
+    enaet,
     fixmatch,
     flexmatch,
     freematch,
@@ -35,6 +36,7 @@ OBJECTIVES: dict[type[MethodConfig], Callable[[Any, Network, int], Objective]] =
     lga.LGA: lga.objective,
     mixmatch.MixMatch: mixmatch.objective,
     remixmatch.ReMixMatch: remixmatch.objective,
+    enaet.EnAET: enaet.objective,
     softmatch.SoftMatch: softmatch.objective,
     simmatch.SimMatch: simmatch.objective,
     temporal_ensembling.TemporalEnsembling: temporal_ensembling.objective,

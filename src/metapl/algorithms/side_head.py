@@ -31,11 +31,12 @@ class SideHead(NamedTuple):
     widths: tuple[int, ...]
     network: Network
     optimizer: Descent
+    inputs: int = 1  # how many examples' features it takes, side by side
 
     def start(self, learner: Learner, inputs: Array, key: Array) -> Head:
         """Draw φ."""
         features, _ = jax.eval_shape(lambda: self.network.features(*learner.current, inputs, train=False))
-        zeros = jnp.zeros((1, *features.shape[1:]), jnp.float32)
+        zeros = jnp.zeros((1, self.inputs * features.shape[-1]), jnp.float32)
         params = Perceptron(self.widths).init(jax.random.fold_in(key, 1), zeros, train=False)["params"]
         params = jax.tree.map(lambda leaf: leaf.astype(features.dtype), params)
         return Head(params, self.optimizer.init(params))
