@@ -1,10 +1,14 @@
 """A swapped picture is noticed, however many there are; names and labels do not matter."""
 
 import numpy as np
+from PIL import Image
 
+from metapl import data
+from metapl.data.sources.features import Features
 from metapl.data.sources.source import Files, InMemory
 from metapl.data.splits import manifest
 from metapl.features.content import digest
+from metapl.system import runtime
 
 
 def files(folder, contents):
@@ -34,3 +38,23 @@ def test_pixels_in_memory_count():
     changed[1, 2, 3] = 1
     assert digest(InMemory(pixels, "some")) == digest(InMemory(pixels.copy(), "other"))
     assert digest(InMemory(pixels, "some")) != digest(InMemory(changed, "some"))
+
+
+def test_features_of_a_picture_that_was_swapped_for_one_of_the_same_size_are_computed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(runtime, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(manifest, "_SMALL", 0)
+    monkeypatch.setattr(manifest, "_EDGE", 16)  # the manifest does not see the middle of a file
+
+    def write(name, grey):
+        path = tmp_path / "pictures" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((8, 8), grey, np.uint8)).save(path)  # .bmp: all of one size
+
+    for number in range(2):
+        for name in ("train/cat", "train/dog", "val/cat", "val/dog"):
+            write(f"{name}/{number}.bmp", 40 * number)
+    source = Features(source=str(tmp_path / "pictures"), size=8, encoder="pixels", views=1)
+    before = np.array(data.load(source, [0], ())[0].labeled[:, 0])
+    write("train/dog/1.bmp", 200)
+    after = np.array(data.load(source, [0], ())[0].labeled[:, 0])
+    assert np.flatnonzero((before != after).any(1)).tolist() == [3]

@@ -17,16 +17,16 @@ from metapl.data.sources.features import Features
 from metapl.data.sources.on_disk import Examples, OnDisk, usual_reading
 from metapl.data.sources.source import Images, InMemory, Part
 from metapl.data.splits.assemble import SplitSource, to_array
-from metapl.data.splits.manifest import CONTENTS
 from metapl.data.splits.select import take
 from metapl.features import encoders, stored_views
+from metapl.features.content import digests
 from metapl.features.draw import draw, held_out
 from metapl.features.folds import in_folds
 from metapl.features.stored_views import Count, Encode, Stored
 from metapl.system import runtime
 
 Say = Callable[[str], None]
-FORMAT = 1  # of the files; another number makes them anew
+FORMAT = 2  # of the files; another number makes them anew
 TRAINING = ("labeled", "unlabeled")  # of other pictures, the eval view is enough
 MOST_TO_LEARN_FROM = 6000  # pictures that are decoded for an encoder to learn from, if they are in files
 
@@ -52,7 +52,7 @@ def prepare(config: Features, pictures: SplitSource, symmetries: tuple[bool, int
     split = _at_most(everything, config)
     config = encoders.settled(config)
     augmentation = _augmentation(config, *symmetries)
-    folder = runtime.cache_folder() / "features" / _key(config, split.manifest, augmentation)
+    folder = runtime.cache_folder() / "features" / _key(config, everything, augmentation)
     encode = encoders.build(config, lambda: _to_learn_from(everything, config), folder, say)
     return Prepared(config, split, _examples(split, config.size), folder, encode, augmentation, say)
 
@@ -194,12 +194,11 @@ def _known(labels: NDArray[np.int32], known: int) -> NDArray[np.int64]:
     return np.random.RandomState(1).permutation(np.flatnonzero(labels < known))
 
 
-def _key(config: Features, manifest: Mapping[str, Any], augmentation: Augmentation) -> str:
+def _key(config: Features, pictures: SplitSource, augmentation: Augmentation) -> str:
     """What the features depend on, hashed: other pictures or settings get files of their own."""
     content = {
         "format": FORMAT,
-        "pictures": manifest.get("checksum"),
-        "content": manifest.get(CONTENTS),
+        "pictures": digests(pictures),
         "encoder": [*encoders.identity(config), config.size, config.views, config.pictures],
         "augmentation": dataclasses.asdict(augmentation),
     }
