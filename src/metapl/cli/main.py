@@ -32,6 +32,7 @@ GROUPS: dict[str, dict[str, Verb]] = {
         "predict": Verb("predict:predict", "Predict the classes of new pictures: a table, CSV or JSON."),
         "pseudo-label": Verb("pseudo_label:pseudo_label", "Write a run's probabilities for a folder of pictures."),
         "export": Verb("export:export", "Write a run's network as ONNX, StableHLO or safetensors."),
+        "label": Verb("label:label", "Label the pictures that would help a fit most, in the browser."),
         "serve": Verb("serve:serve", "Serve a page that predicts the class of a dropped picture."),
     },
     "Look at runs": {

@@ -2,9 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
 from http import HTTPStatus
-from importlib import resources
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -13,23 +11,15 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from metapl.data.reading.decode import BadImage
-from metapl.report import html
-from metapl.web import guard
+from metapl.web import guard, page_files
 from metapl.web.guard import Refused
 from metapl.web.replies import JSONReply, Site
-
-_FILES = {
-    "/": ("page.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-}
 
 
 def routes() -> list[BaseRoute]:
     """One address takes pictures; all others are for reading."""
     return [
-        *(Route(path, _sender(name, kind)) for path, (name, kind) in _FILES.items()),
+        *page_files.routes("metapl.web.serve"),
         Route("/api/predict", _predict, methods=["POST"]),
         Route("/api/model", _model),
         Route("/api/examples/{number:int}.png", _example),
@@ -83,15 +73,3 @@ def _example(request: Request) -> Response:
 def _ready(request: Request) -> Response:
     del request
     return JSONReply({"status": "ready"})
-
-
-def _sender(name: str, kind: str) -> Callable[[Request], Response]:
-    """A function that sends a file of the page; its style follows the one that all pages share."""
-
-    def send(request: Request) -> Response:
-        del request
-        shared = html.page_file("base.css").encode() if name == "page.css" else b""
-        content = shared + resources.files("metapl.web.serve").joinpath("page", name).read_bytes()
-        return Response(content, media_type=kind)
-
-    return send

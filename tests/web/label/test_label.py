@@ -1,0 +1,120 @@
+"""Labelling in the browser: the file only grows, the last decision counts, and only this page can write."""
+
+import http.client
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from metapl.cli import main as cli
+from metapl.schema import ConfigError
+from metapl.web.label import label_file, queue
+from metapl.web.label.label_file import Decision
+from metapl.web.label.routes import LABEL
+from metapl.web.server import Limits, Server
+from tests.web.label import fake_fit
+
+CAT, NONE, UNDO = Decision("cat", "label"), Decision("", "none_of_these"), Decision("", "undo")
+
+
+def test_the_file_only_grows_and_the_last_decision_counts(tmp_path):
+    path, before = tmp_path / "labels.csv", b""
+    for picture, decision in [("a", CAT), ("b,\n", NONE), ("a", Decision("dog", "label")), ("b,\n", UNDO), ("c", NONE)]:
+        label_file.add(path, picture, decision)
+        assert path.read_bytes().startswith(before)
+        before = path.read_bytes()
+    assert label_file.read(path) == {"a": Decision("dog", "label"), "c": NONE}
+
+
+def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("path,label,decision\r\na,cat,label")
+    label_file.add(path, "b", NONE)
+    assert label_file.read(path) == {"a": CAT, "b": NONE}
+
+
+@pytest.mark.parametrize(
+    "text", ["path,label\na,cat\n", "path,label,decision\na,cat,maybe\n", "path,label,decision\n,cat,label\n"]
+)
+def test_other_files_are_refused(tmp_path, text):
+    (tmp_path / "labels.csv").write_text(text)
+    with pytest.raises(ConfigError, match="line 2: expected path,label,decision"):
+        label_file.read(tmp_path / "labels.csv")
+
+
+@pytest.fixture
+def fit(tmp_path):
+    return fake_fit.make(tmp_path)
+
+
+def test_pictures_come_in_the_fits_order_and_decisions_are_kept(fit):
+    asked = queue.load(fit, None)
+    assert [one.path.rpartition("/")[2] for one in asked.asked] == ["5.png", "3.png", "7.png"]
+    asked.decide(1, CAT)
+    asked.decide(0, NONE)
+    asked.decide(0, UNDO)
+    decisions = [one["decision"] for one in queue.load(fit, None).state()["pictures"]]
+    assert decisions == [None, CAT._asdict(), None]
+    assert asked.png(0)[:4] == b"\x89PNG"
+    assert asked.png(2) is None, "it cannot be read"
+    assert asked.png(3) is None, "there is no such picture"
+    for number, decision in ((3, CAT), (0, Decision("horse", "label")), (0, Decision("cat", "undo"))):
+        with pytest.raises(ConfigError):
+            asked.decide(number, decision)
+
+
+def test_a_folder_that_is_no_fit_is_named(tmp_path, fit, capsys):
+    for folder, words in ((tmp_path, "is not the folder of a metapl fit"), (fit, "has no label_next.csv yet")):
+        (fit / "label_next.csv").unlink(missing_ok=True)
+        with pytest.raises(SystemExit) as end:
+            cli.main(["label", str(folder)])
+        assert end.value.code == 2
+        assert words in capsys.readouterr().err
+
+
+@pytest.fixture
+def server(fit) -> Iterator[Server]:
+    server = Server("127.0.0.1", 0, Limits(stop_s=1), LABEL)
+    server.start(queue.load(fit, None))
+    yield server
+    server.stop()
+
+
+def post(server: Server, path: str, body: bytes, **headers: str) -> tuple[int, dict]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    given = {"Content-Type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("POST", path, body, given)
+    reply = connection.getresponse()
+    return reply.status, json.loads(reply.read())
+
+
+def test_only_whole_decisions_of_this_page_are_written(server, fit):
+    good = json.dumps(CAT._asdict()).encode()
+    path = "/api/pictures/0"
+    refused = [
+        post(server, path, good, Origin="http://example.com"),
+        post(server, path, good, Content_Type="text/plain"),
+        post(server, path, b"{"),
+        post(server, path, b'{"label": 3, "choice": "label"}'),
+        post(server, path, json.dumps({"label": "horse", "choice": "label"}).encode()),
+        post(server, path, b" " * 20_000),
+        post(server, "/api/pictures/9", good),
+    ]
+    assert [status for status, _ in refused] == [403, 415, 400, 400, 422, 413, 422]
+    assert all(reply["error"] for _, reply in refused)
+    assert not (fit / "labels.csv").exists()
+    assert post(server, path, good)[0] == 200
+    assert list(label_file.read(fit / "labels.csv").values()) == [CAT]
+
+
+def test_a_person_labels_by_click_and_by_key(page, server, fit):
+    page.open(server.address)
+    page.wait_for("document.querySelectorAll('#classes button').length === 3")
+    names = page.evaluate("[...document.querySelectorAll('#classes button span')].map(e => e.textContent)")
+    assert names == ["dog", "cat", "<b>bird</b>"], "the model's guesses come first, and names are text"
+    page.evaluate("document.querySelectorAll('#classes button')[1].click()")
+    page.wait_for("document.querySelector('#status').textContent.startsWith('Picture 2 of 3; 1 decided')")
+    page.evaluate("document.dispatchEvent(new KeyboardEvent('keydown', {key: '0'}))")
+    page.wait_for("document.querySelector('#status').textContent.startsWith('Picture 3 of 3; 2 decided')")
+    assert list(label_file.read(fit / "labels.csv").values()) == [CAT, NONE]
+    assert page.hosts == {f"127.0.0.1:{server.port}"}
