@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from sklearn.datasets import load_digits
 
 from metapl.cli import main as cli
 from metapl.evaluate import predictor
-from metapl.fit import fit, head_runs, network, rung
+from metapl.fit import fit, head_runs, label_file, network, rung
+from metapl.fit.label_file import Decision
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
 from metapl.system.signals import Stopped
@@ -221,3 +223,25 @@ def test_copies_in_the_test_part_are_refused_unless_allowed(tmp_path):
         save(tmp_path / "data" / "test" / name / "copy.png", np.asarray(copy))
     with pytest.raises(ConfigError, match=r"2 labelled pictures are also in val or test.*--allow-duplicates"):
         fit.fit(str(tmp_path / "data"), REQUEST, tmp_path / "out", console())
+
+
+def test_a_fit_after_another_uses_its_new_labels_and_shows_both(finished, tmp_path, monkeypatch):
+    out, _ = finished
+    monkeypatch.setenv("XDG_CACHE_HOME", str(out.parent / "cache"))
+    monkeypatch.setattr(head_runs, "METHODS", ())
+    asked = json.loads((out / "verdict.json").read_text())["label_next"]
+    for row, decision in zip(asked, (Decision("zero", "label"), Decision("", "none_of_these")), strict=False):
+        label_file.add(tmp_path / "labels.csv", row["path"], decision)
+    shutil.copytree(out, tmp_path / "first")
+    (tmp_path / "labels.csv").rename(tmp_path / "first" / "labels.csv")
+    fit.fit(str(out.parent / "data"), replace(REQUEST, after=str(tmp_path / "first")), tmp_path / "second", console())
+    before, verdict = (json.loads((tmp_path / name / "verdict.json").read_text()) for name in ("first", "second"))
+    assert verdict["labels"] == before["labels"] + 1
+    assert [point["labels"] for point in verdict["history"]] == [before["labels"]]
+    assert held_out(tmp_path / "first") == held_out(tmp_path / "second")
+    assert "Test accuracy over rounds of labelling" in (tmp_path / "second" / "report.html").read_text()
+
+
+def held_out(folder: Path) -> set[str]:
+    with (folder / "pictures.csv").open(newline="") as file:
+        return {row["path"] for row in csv.DictReader(file) if row["split"] == "test"}

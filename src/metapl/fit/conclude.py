@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from metapl.fit import advice, page, report, verdict
+from metapl.fit import label_errors as hints
 from metapl.fit.curve import learning_curve
 from metapl.fit.encoded import Encoded, picture_names
 from metapl.fit.folder import FORMAT, MODEL, VERDICT, write_json
@@ -31,6 +32,9 @@ def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
         "chosen": chosen(climb),
         "left_out": climb.left_out,
         "curve": curve(climb),
+        "labels": len(some.labels),
+        "history": climb.facts.get("history", []),
+        "label_errors": label_errors(climb, result["recommended"]),
     }
     if climb.facts["leaks"]:
         result["warnings"].append("Labelled pictures are also in val or test: the accuracies are too high.")
@@ -46,6 +50,7 @@ def write(climb: Climb, result: dict[str, Any]) -> None:
     with explaining_disk_errors(out, GOES_ON):
         write_atomically(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], first=("label",)))
         write_atomically(out / "label_next.csv", report.rows_as_csv(result["label_next"]))
+        write_atomically(out / "label_errors.csv", report.rows_as_csv(result["label_errors"], first=("label",)))
         write_atomically(out / "verdict.md", report.markdown(result).encode())
         write_atomically(out / page.PAGE, page.page(result, climb.features).encode())
     write_json(out / VERDICT, result)
@@ -59,6 +64,16 @@ def unlabeled_logits(climb: Climb, rung: Rung) -> Logits:
     if (folder / FILE).is_file():
         return log_probabilities(kept(folder), some.unlabeled[some.judged])
     return rung.predictions.unlabeled
+
+
+def label_errors(climb: Climb, name: str) -> list[dict[str, Any]]:
+    """Labels that look wrong to the recommended rung's models that had not seen them; none without folds."""
+    some = climb.features
+    if not some.folds:
+        return []
+    best = next(rung for rung in climb.rungs() if rung.about.name == name)
+    of_labeled = best.predictions.validation[: len(some.labels)]
+    return hints.suspected(of_labeled, some.labels, picture_names(some, "labeled"), some.class_names)
 
 
 def picture_facts(some: Encoded) -> PictureFacts:

@@ -11,13 +11,14 @@ verdict.json    and verdict.md, report.html, least_sure.csv, label_next.csv; it 
 
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 from rich.console import Console
 
 from metapl.data.audit import audit
 from metapl.data.audit.audit import Audit
-from metapl.fit import clock, ladder, listing, network, report, rung
+from metapl.fit import after, clock, ladder, listing, network, report, rung
 from metapl.fit.conclude import conclude
 from metapl.fit.duration import seconds
 from metapl.fit.examine import examine, read_roles
@@ -108,12 +109,20 @@ def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, 
     say(f"wrote {out}: open {out / PAGE}; metapl predict {out} PICTURES uses the model")
 
 
-def _examine(data: str, request: Request, console: Console) -> tuple[Audit, Listing]:
-    result = examine(read_roles(data, ()), console)
-    return result, listing.make_listing(result, request.allow_duplicates, request.seed)
+def _examine(data: str, request: Request, console: Console) -> tuple[Audit, Listing, list[dict[str, Any]]]:
+    """Read and check the pictures, and give each its role; with --after, also return the fits so far."""
+    source = read_roles(data, ())
+    if not request.after:
+        result = examine(source, console)
+        return result, listing.make_listing(result, request.allow_duplicates, request.seed), []
+    before = after.read(Path(request.after))
+    source, remark = after.with_labels(source, before)
+    result = examine(source, console)
+    listed = listing.make_listing(result, request.allow_duplicates, request.seed, before.held_out)
+    return result, listed._replace(remarks=(remark, *listed.remarks)), before.history
 
 
-def _write_data(out: Path, examined: Audit, listed: Listing) -> None:
+def _write_data(out: Path, examined: Audit, listed: Listing, history: list[dict[str, Any]]) -> None:
     with explaining_disk_errors(out, GOES_ON):
         audit.write(examined, out)
     listing.write(listed, out)
@@ -130,6 +139,7 @@ def _write_data(out: Path, examined: Audit, listed: Listing) -> None:
             "measured_on": MEASURED_ON[listed.measured_on],
             "remarks": listed.remarks,
             "leaks": listed.leaks,
+            "history": history,
         },
     )
 

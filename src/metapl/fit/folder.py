@@ -71,7 +71,8 @@ def _changes(out: Path, data: str, request: Request) -> list[str]:
 def comparable(data: str, request: Request) -> dict[str, Any]:
     """The data and the request with absolute paths, as fit.json has them."""
     place = str(Path(data).expanduser().absolute())
-    return {"data": place, **to_dict(dataclasses.replace(request, init_from=absolute(request.init_from)))}
+    start, after = absolute(request.init_from), str(Path(request.after).absolute()) if request.after else ""
+    return {"data": place, **to_dict(dataclasses.replace(request, init_from=start, after=after))}
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from metapl.data.sources.dataset import Role
 from metapl.data.sources.source import Files, Images, InMemory, Part, PictureConfig
 from metapl.data.splits.select import join, take
 from metapl.fit.examine import check_classes
-from metapl.fit.roles import MeasuredOn, Rows, assign_roles, group_copies
+from metapl.fit.roles import MeasuredOn, Rows, assign_roles, group_copies, keep_held_out
 from metapl.schema import ConfigError
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
@@ -38,8 +38,11 @@ class Listing(NamedTuple):
     leaks: int  # labelled pictures that are also in val or test, and were allowed
 
 
-def make_listing(audit: Audit, allow_duplicates: bool, seed: int) -> Listing:
-    """Leave out unusable pictures, refuse leaks, and give every other picture its role."""
+def make_listing(audit: Audit, allow_duplicates: bool, seed: int, held_out: frozenset[str] = frozenset()) -> Listing:
+    """Leave out unusable pictures, refuse leaks, and give every other picture its role.
+
+    `held_out` are absolute paths of pictures that an earlier fit has measured itself on.
+    """
     remarks: list[str] = []
     good = {role: np.flatnonzero(_usable(audit, role, remarks)) for role in audit.surveys}
     leaks = _leaks(audit, good)
@@ -58,6 +61,8 @@ def make_listing(audit: Audit, allow_duplicates: bool, seed: int) -> Listing:
     _remark_on_several_labels(audit, good["labeled"], remarks)
     groups = group_copies(audit.surveys["labeled"], good["labeled"])
     rows = assign_roles(labeled.labels, groups, val.labels, len(good.get("test", ())) > 0, seed)
+    if rows.measured_on == "labelled pictures" and held_out:
+        rows = keep_held_out(rows, np.array([_path(labeled.images, i) in held_out for i in range(len(labeled.images))]))
     test = _joined(_rows_of(labeled, rows.test), _rows_of(val, rows.val_part_test))
     roles: dict[Role, Part] = {
         "labeled": _rows_of(labeled, rows.labeled),
@@ -182,9 +187,12 @@ def _csv(listing: Listing) -> str:
     writer.writerow(["path", "label", "split"])
     for role, part in listing.roles.items():
         for i, label in enumerate(part.labels.tolist()):
-            path = Path(part.images.name(i)).absolute()
-            writer.writerow([path, listing.class_names[label] if label >= 0 else "", role])
+            writer.writerow([_path(part.images, i), listing.class_names[label] if label >= 0 else "", role])
     return text.getvalue()
+
+
+def _path(images: Images, row: int) -> str:
+    return str(Path(images.name(row)).absolute())
 
 
 def _npz(listing: Listing) -> bytes:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import metapl
-from metapl.fit import report
+from metapl.fit import after, report
 from metapl.fit.clock import in_words
 from metapl.fit.encoded import Encoded
 from metapl.report import html
@@ -28,11 +28,12 @@ def page(verdict: Mapping[str, Any], encoded: Encoded) -> str:
 
 
 def blocks(verdict: Mapping[str, Any], encoded: Encoded) -> list[Block]:
-    """The parts of the page, from the verdict to the details. Hints of wrong labels belong before "About the data"."""
+    """The parts of the page, from the verdict to the details."""
     return [
         *summary(verdict),
         *ladder(verdict),
         *curve(verdict),
+        *rounds(verdict),
         *mistakes(verdict),
         *galleries(verdict, encoded),
         *about_data(verdict),
@@ -110,6 +111,20 @@ def curve(verdict: Mapping[str, Any]) -> list[Block]:
     return [Heading("What would help"), figure, *advice]
 
 
+def rounds(verdict: Mapping[str, Any]) -> list[Block]:
+    """Accuracy over the rounds of labelling, if there were several."""
+    if not verdict["history"]:
+        return []
+    points = [*verdict["history"], after.summary(dict(verdict))]
+    labels = np.array([point["labels"] for point in points], float)
+    middle, low, high = (100 * np.array([point[key] for point in points]) for key in ("accuracy", "low", "high"))
+    about = "The recommended model of each fit, with 95 % intervals. " + " ".join(
+        f"{point['labels']:,} labels: {100 * point['accuracy']:.1f} % ({point['title']})." for point in points
+    )
+    line = Line("recommended model", labels, middle, low, high, dots=True)
+    return [line_chart("Test accuracy over rounds of labelling", about, [line], ("labels", "%"))]
+
+
 def mistakes(verdict: Mapping[str, Any]) -> list[Block]:
     """The confusion matrix and the worst classes."""
     names, counts = verdict["class_names"], np.array(verdict["confusion"], np.int64)
@@ -139,7 +154,12 @@ def galleries(verdict: Mapping[str, Any], encoded: Encoded) -> list[Block]:
         "Label these next", "Unlabelled pictures that the model is unsure of and that differ from each other, the most "
         "useful first; label_next.csv lists more.", verdict["label_next"], "unlabeled", encoded.judged, encoded,
     )  # fmt: skip
-    return [Heading("Pictures"), *sure, *following]
+    wrong = _gallery(
+        "Labels that may be wrong", "Labelled pictures that models which had not seen them take for another class: "
+        "label, then that class, then the label's own probability. Look at them; many are right but unusual. "
+        "label_errors.csv lists more.", verdict["label_errors"], "labeled", np.arange(len(encoded.labels)), encoded,
+    )  # fmt: skip
+    return [Heading("Pictures"), *sure, *following, *wrong]
 
 
 def _gallery(

@@ -107,6 +107,7 @@ def markdown(verdict: Mapping[str, Any]) -> str:
         *_pictures(verdict["least_sure"]),
     ]
     lines += ["", "## What to label next", "", *_label_next(verdict["label_next"]), ""]
+    lines += ["## Labels that may be wrong", "", *_label_errors(verdict["label_errors"]), ""]
     lines += ["## What was chosen, and why", "", *(f"- {escape.markdown(reason)}" for reason in verdict["chosen"]), ""]
     if verdict["remarks"]:
         lines += ["## About the data", "", *(f"- {escape.markdown(remark)}" for remark in verdict["remarks"]), ""]
@@ -124,6 +125,13 @@ def _label_next(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["There are no unlabelled pictures to choose from; label more of the worst classes."]
     about = "Unlabelled pictures that the model is unsure of and that differ from each other, the most useful first; "
     return [f"{about}`label_next.csv` has more:", "", *_pictures(rows)]
+
+
+def _label_errors(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    if not rows:
+        return ["No label looks wrong."]
+    about = "Labelled pictures that models which had not seen them take for another class; many are right but unusual. "
+    return [f"{about}`label_errors.csv` has more:", "", *_pictures(rows)]
 
 
 def _worst(rows: Sequence[Mapping[str, Any]]) -> list[str]:

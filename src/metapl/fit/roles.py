@@ -57,6 +57,13 @@ def assign_roles(
     return RoleRows(labeled, test, val_part, none, "labelled pictures")
 
 
+def keep_held_out(rows: RoleRows, held_out: NDArray[np.bool_]) -> RoleRows:
+    """Measure on the labelled pictures that an earlier fit has measured itself on, as far as they are still there."""
+    if not held_out.any():
+        return rows
+    return rows._replace(labeled=np.flatnonzero(~held_out), test=np.flatnonzero(held_out))
+
+
 def _hold_out(
     labels: NDArray[np.int32],
     groups: Rows,

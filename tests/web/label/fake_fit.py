@@ -23,11 +23,9 @@ def make(place: Path) -> Path:
         for number, path in enumerate(paths):
             labeled = number < len(CLASSES) - 1
             writer.writerow([path, CLASSES[number] if labeled else "", "labeled" if labeled else "unlabeled"])
-    with (fit / "label_next.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["path", "prediction", "probability", "second", "second_probability"])
-        for path in (paths[5], paths[3], paths[7]):
-            writer.writerow([path, "dog", 0.5, "cat", 0.25])
+    guess = {"prediction": "dog", "probability": 0.5, "second": "cat", "second_probability": 0.25}
+    asked = [{"path": str(path), **guess} for path in (paths[5], paths[3], paths[7])]
+    (fit / "verdict.json").write_text(json.dumps({"label_next": asked}))
     (fit / "fit.json").write_text(json.dumps({"format": 2}))
     (fit / "data.json").write_text(json.dumps({"class_names": CLASSES}))
     paths[7].write_bytes(b"no picture")

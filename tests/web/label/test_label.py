@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from metapl.cli import main as cli
+from metapl.fit import label_file
+from metapl.fit.label_file import Decision
 from metapl.schema import ConfigError
-from metapl.web.label import label_file, queue
-from metapl.web.label.label_file import Decision
+from metapl.web.label import queue
 from metapl.web.label.routes import LABEL
 from metapl.web.server import Limits, Server
 from tests.web.label import fake_fit
@@ -64,8 +65,8 @@ def test_pictures_come_in_the_fits_order_and_decisions_are_kept(fit):
 
 
 def test_a_folder_that_is_no_fit_is_named(tmp_path, fit, capsys):
-    for folder, words in ((tmp_path, "is not the folder of a metapl fit"), (fit, "has no label_next.csv yet")):
-        (fit / "label_next.csv").unlink(missing_ok=True)
+    for folder, words in ((tmp_path, "is not the folder of a metapl fit"), (fit, "has no verdict.json yet")):
+        (fit / "verdict.json").unlink(missing_ok=True)
         with pytest.raises(SystemExit) as end:
             cli.main(["label", str(folder)])
         assert end.value.code == 2

@@ -1,6 +1,5 @@
 """The pictures to label, in order, and what was decided about each of them."""
 
-import csv
 import io
 import threading
 from collections.abc import Mapping, Sequence
@@ -13,14 +12,12 @@ from PIL import Image
 
 from metapl.data import pictures
 from metapl.data.reading.decode import BadImage
-from metapl.data.sources.source import Images
-from metapl.fit import listing
-from metapl.fit.folder import DATA, REQUEST, read_json
+from metapl.data.sources.source import Images, InMemory
+from metapl.fit import label_file, listing
+from metapl.fit.folder import DATA, REQUEST, VERDICT, read_json
+from metapl.fit.label_file import Decision
 from metapl.schema import ConfigError
-from metapl.web.label import label_file
-from metapl.web.label.label_file import Decision
 
-LIST = "label_next.csv"
 SHOWN_SIDE = 720  # pixels of the longer side of what the page shows
 
 
@@ -89,29 +86,23 @@ def load(fit: Path, file: Path | None) -> LabelQueue:
     """Read what a fit wants to know: its list of pictures to label next, and the pictures themselves."""
     if not (fit / REQUEST).is_file():
         raise ConfigError(f"{fit} is not the folder of a metapl fit")
-    if not (fit / LIST).is_file():
-        raise ConfigError(f"{fit} has no {LIST} yet: the fit must have ended, or reached its first model")
+    if not (fit / VERDICT).is_file():
+        raise ConfigError(f"{fit} has no {VERDICT} yet: the fit must have ended, or have been stopped after a rung")
     settings = listing.settings(fit, size=0)
     if settings is None:
         raise ConfigError(f"{fit} does not say which pictures it used; begin the fit again in another folder")
-    images = pictures.read(settings, ()).parts["unlabeled"].images
+    unlabeled = pictures.read(settings, ()).parts.get("unlabeled")
+    if unlabeled is None or isinstance(unlabeled.images, InMemory):
+        raise ConfigError(f"{fit} has no unlabelled pictures in files: labels are kept by the files' names")
+    images = unlabeled.images
     rows = {images.name(row): row for row in range(len(images))}
-    asked = [one for line in _lines(fit / LIST) if (one := _asked(line, rows)) is not None]
+    asked = [_asked(line, rows) for line in read_json(fit / VERDICT)["label_next"] if line["path"] in rows]
     if not asked:
-        raise ConfigError(f"{fit / LIST} names no unlabelled picture that is still there: there is nothing to label")
+        raise ConfigError(f"{fit} has no unlabelled picture to ask about: there is nothing to label")
     names = tuple(read_json(fit / DATA)["class_names"])
     return LabelQueue(asked, names, images, (file or fit / label_file.FILE).absolute())
 
 
-def _lines(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
-def _asked(line: Mapping[str, str], rows: Mapping[str, int]) -> Asked | None:
-    path = line.get("path", "")
-    path = path if path in rows else path.removeprefix("./")
-    if path not in rows:
-        return None
+def _asked(line: Mapping[str, Any], rows: Mapping[str, int]) -> Asked:
     guesses = ((line["prediction"], line["probability"]), (line["second"], line["second_probability"]))
-    return Asked(path, rows[path], tuple((name, float(probability)) for name, probability in guesses))
+    return Asked(line["path"], rows[line["path"]], guesses)

@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from metapl.fit.label_file import Decision
 from metapl.schema import ConfigError
 from metapl.web import page_files
 from metapl.web.guard import Refused
-from metapl.web.label.label_file import Decision
 from metapl.web.label.queue import LabelQueue
 from metapl.web.replies import JSONReply, Site
 
