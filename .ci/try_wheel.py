@@ -64,7 +64,7 @@ def main() -> None:
     run("doctor")
     run("demo", "--datasets", "2", "--steps", "20", "--out", "runs/demo")
     write_digits(Path("pictures"))
-    run("fit", "pictures", "--no-mirror", "--steps", "30", "--network", "mlp", "--out", "runs/mine")
+    run("fit", "pictures", "--no-mirror", "--features", "patches", "--budget", "40s", "--out", "runs/mine")
     told = run("predict", "runs/mine", "pictures/unlabeled", "--csv", "predictions.csv")
     rows = Path("predictions.csv").read_text("utf-8").splitlines()
     assert len(rows) == 1 + len(list(Path("pictures/unlabeled").iterdir())), told
