@@ -21,7 +21,19 @@ def with_declared(views: Views, method: MethodConfig) -> Views:
     return views._replace(indices=Indices(*(jnp.arange(size) for size in sizes), Totals(*sizes)))
 
 
-SIZES = {"queue": 64, "hidden": 16, "width": 8, "views": 2}  # of methods whose own are those of large networks
+# Of methods whose own are those of large networks and data.
+SIZES = {
+    "queue": 64,
+    "hidden": 16,
+    "width": 8,
+    "views": 2,
+    "clusters": (3, 2),
+    "cluster_every_steps": 20,
+    "warmup_steps": 0,
+    "iterations": 3,
+    "negatives": 16,
+    "enlarge": True,
+}
 
 
 def small(kind: type[MethodConfig], **settings: object) -> MethodConfig:

@@ -44,6 +44,8 @@ def views(kind) -> Views:
     x_l = 3.0 * (2 * labels[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[0], (8, 2))
     x_u = 3.0 * (2 * others[:, None] - 1).astype(jnp.float32) + jax.random.normal(keys[1], (32, 2))
     x_s = x_u + 0.1 * jax.random.normal(keys[2], x_u.shape)
+    if kind().needs_pictures:  # of one colour, with as many channels as a point has coordinates
+        x_l, x_u, x_s = (jnp.broadcast_to(x[:, None, None, :], (len(x), 6, 6, 2)) for x in (x_l, x_u, x_s))
     views = Views(x_l, labels, x_u, x_s, x_l + 0.1, fairly_sure(labels), fairly_sure(others))
     return with_declared(views, kind())
 

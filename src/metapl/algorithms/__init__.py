@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from metapl import metrics
-from metapl.algorithms import byol, learner, moco, mpl, noisy_student, pseudo_labels, reduced_mpl, simclr
+from metapl.algorithms import byol, learner, moco, mpl, noisy_student, pcl, pirl, pseudo_labels, reduced_mpl, simclr
 from metapl.algorithms.objectives import OBJECTIVES
 from metapl.types import Algorithm, MethodConfig, Network
 
@@ -22,6 +22,8 @@ METHODS: dict[type[MethodConfig], Callable[[Any, Network, int], Algorithm]] = {
     simclr.SimCLR: simclr.build,
     byol.BYOL: byol.build,
     moco.MoCo: moco.build,
+    pcl.PCL: pcl.build,
+    pirl.PIRL: pirl.build,
 }
 metrics.declare(metric for method in METHODS for metric in method.metrics)
 
