@@ -22,6 +22,7 @@ from metapl.train.program import stage_functions
 NAMES = list(configs.presets())
 TEXTS = {name: (resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8") for name in NAMES}
 CLASSES = {"two_moons": 2, "tfrecord": 1000}
+UNLABELED = 200_000  # more than a preset has clusters; nothing is computed
 SHAPES = {"two_moons": (2,), "digits": (8, 8, 1), "tfrecord": (64, 64, 3)}  # others: 32×32; views have their own size
 
 
@@ -172,8 +173,8 @@ def test_its_steps_can_be_traced(name):
     data = loader.Resident(
         some(12, *shape, dtype=dtype),
         some(12, dtype=jnp.int32),
-        some(20, *shape, dtype=dtype),
-        some(20, dtype=jnp.int32),
+        some(UNLABELED, *shape, dtype=dtype),
+        some(UNLABELED, dtype=jnp.int32),
     )
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
     weights = None
@@ -181,7 +182,7 @@ def test_its_steps_can_be_traced(name):
         answers = None
         if stage.method.uses_stored_predictions:
             answers = loader.PredictionsOnDevice(
-                some(1, 12, classes, dtype=jnp.float16), some(1, 20, classes, dtype=jnp.float16)
+                some(1, 12, classes, dtype=jnp.float16), some(1, UNLABELED, classes, dtype=jnp.float16)
             )
             weights = None
         small = dataclasses.replace(stage, labeled_batch=8, unlabeled_batch=8)  # into up to 8 microbatches
