@@ -1,0 +1,97 @@
+"""Self-training with aligned labels: a linear head on features that learns from its own labels for all pictures.
+
+    x'  = V x                                           V: the leading principal directions of all features
+    θ   = logistic regression on the labelled examples
+    repeat:
+      Q = softmax(θ x'_u)                               [unlabelled examples, classes]
+      P = Q, columns and rows scaled in turn, so that the classes have the shares π and every row adds up to 1
+      θ = logistic regression on y_l, with weight 2, and on argmax P_i, with weight (max P_i)²
+    the head is θ V
+
+Without alignment, self-training gives too many pictures to the classes that are easy. π are the classes' shares among
+the labelled examples. If the unlabelled ones have others, this is the wrong method; validation on labels shows that.
+scikit-learn's SelfTrainingClassifier has neither alignment nor weights.
+
+| symbol | name                      |
+|--------|---------------------------|
+| V      | directions                |
+| π      | shares                    |
+| P      | aligned                   |
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+
+from metapl.models.assemble import Head, linear
+
+DIRECTIONS = 256  # at most
+ROUNDS, SCALINGS = 5, 20
+FIRST_C = 1e-2
+STRENGTH = 10.0  # C is this, divided by the number of examples
+LABELED_WEIGHT = 2.0
+ABSENT = -30.0  # the logit of a class without labelled examples
+
+Values = NDArray[np.floating[Any]]
+Labels = NDArray[np.int32]
+
+
+def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head:
+    """Train a linear head on labelled features x [N, D], y [N], and unlabelled ones [U, D]."""
+    present, own = np.unique(y, return_inverse=True)
+    shares = np.bincount(own) / len(own)
+    everything = np.concatenate([x, unlabeled]).astype(np.float32)
+    directions = leading(everything)
+    near, far = everything[: len(x)] @ directions, everything[len(x) :] @ directions
+    model = _regression(FIRST_C).fit(near, own)
+    for _ in range(ROUNDS if len(unlabeled) else 0):
+        p = aligned(probabilities(model, far), shares)
+        weights = np.concatenate([np.full(len(near), LABELED_WEIGHT), p.max(-1) ** 2])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model = _regression(STRENGTH / len(everything)).fit(
+                np.concatenate([near, far]), np.concatenate([own, p.argmax(-1)]), sample_weight=weights
+            )
+    kernel, intercept = np.zeros((classes, x.shape[1])), np.full(classes, ABSENT)
+    rows, bias = _of_all_classes(model)
+    kernel[present], intercept[present] = rows @ directions.T, bias
+    return linear(kernel, intercept)
+
+
+def leading(features: Values) -> Values:
+    """V: orthonormal directions of the largest variance [D, at most 256]; features are standardised already."""
+    if len(features) < features.shape[1]:
+        return np.asarray(np.linalg.svd(features, full_matrices=False)[2][:DIRECTIONS].T)
+    return np.asarray(np.linalg.eigh(features.T @ features)[1][:, ::-1][:, :DIRECTIONS])
+
+
+def aligned(q: Values, shares: Values) -> Values:
+    """P: rows of q [U, C], scaled so that the classes have these shares."""
+    p = np.maximum(q, 1e-12)
+    for _ in range(SCALINGS):
+        p = p * (shares * len(p) / p.sum(0))
+        p = p / p.sum(-1, keepdims=True)
+    return np.asarray(p)
+
+
+def probabilities(model: LogisticRegression, features: Values) -> Values:
+    """Q: [U, C]."""
+    rows, bias = _of_all_classes(model)
+    return np.asarray(softmax(features @ rows.T + bias, axis=-1))
+
+
+def _of_all_classes(model: LogisticRegression) -> tuple[Values, Values]:
+    """Coefficients with one row for each class; of two classes, scikit-learn has the second one's only."""
+    rows, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
+    if len(rows) > 1:
+        return rows, bias
+    return np.concatenate([0 * rows, rows]), np.concatenate([0 * bias, bias])
+
+
+def _regression(c: float) -> LogisticRegression:
+    return LogisticRegression(C=c, max_iter=300, tol=1e-3)

@@ -1,0 +1,66 @@
+"""Self-training with aligned labels: shares that are kept, and pictures that help."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from metapl import models
+from metapl.recipe.aligned import aligned, leading, self_training
+
+
+@pytest.fixture(scope="module")
+def clouds():
+    """Three classes in 40 dimensions, of which few tell them apart; class 1 is near class 0."""
+    draw = np.random.default_rng(0)
+    centres = np.zeros((3, 40))
+    centres[1, 0], centres[2, 1], centres[:, 2] = 2.6, 4, (0, 1.5, 0)
+    y = draw.integers(0, 3, 1200).astype(np.int32)
+    x = (centres[y] + draw.normal(size=(1200, 40))).astype(np.float32)
+    return (x - x.mean(0)) / x.std(0), y
+
+
+def accuracy(head, x, y):
+    logits, _ = models.build(head.model, 3).apply(*head.weights, x, train=False)
+    return np.mean(np.argmax(logits, -1) == y)
+
+
+def test_unlabelled_examples_help(clouds):
+    x, y = clouds
+    gains = []
+    for start in range(0, 60, 12):
+        few = slice(start, start + 12)
+        alone = LogisticRegression().fit(x[few], y[few]).score(x[900:], y[900:])
+        gains.append(accuracy(self_training(x[few], y[few], x[100:900], 3), x[900:], y[900:]) - alone)
+    assert np.mean(gains) > 0.03
+
+
+def test_aligned_rows_add_up_to_one_and_classes_have_their_shares():
+    q = np.random.default_rng(0).dirichlet([5, 1, 1], 400)
+    shares = np.array([0.2, 0.5, 0.3])
+    p = aligned(q, shares)
+    np.testing.assert_allclose(p.sum(-1), 1)
+    np.testing.assert_allclose(p.mean(0), shares, atol=1e-3)
+
+
+def test_a_class_without_labels_is_never_predicted(clouds):
+    x, y = clouds
+    some = np.flatnonzero(y[:60] != 1)
+    head = self_training(x[some], y[some], x[100:300], 3)
+    logits, _ = models.build(head.model, 3).apply(*head.weights, x, train=False)
+    assert not np.any(np.argmax(logits, -1) == 1)
+
+
+def test_without_unlabelled_examples_it_is_logistic_regression(clouds):
+    x, y = clouds
+    head = self_training(x[:30], y[:30], x[:0], 3)
+    expected = LogisticRegression(C=1e-2, tol=1e-3).fit(x[:30], y[:30])
+    logits, _ = models.build(head.model, 3).apply(*head.weights, x, train=False)
+    assert np.mean(np.argmax(logits, -1) == expected.predict(x)) > 0.99
+
+
+@pytest.mark.parametrize("rows", [10, 90])
+def test_directions_are_orthonormal_and_hold_most(rows, clouds):
+    some = clouds[0][:rows]
+    directions = leading(some)
+    np.testing.assert_allclose(directions.T @ directions, np.eye(directions.shape[1]), atol=1e-4)
+    np.testing.assert_allclose(some @ directions @ directions.T, some, atol=1e-3)
