@@ -18,6 +18,7 @@ from metapl.fit.heads import log_probabilities
 from metapl.fit.rung import Logits
 from metapl.fit.unit_vectors import unit_vectors
 from metapl.models.assemble import Head, linear
+from metapl.recipe import aligned
 
 GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of C
 ROUNDS = 10  # of self-training: after the last one, every unlabelled picture has a label
@@ -67,6 +68,20 @@ def label_spreading(x: Values, y: Labels, unlabeled: Values, classes: int, c: fl
     weights = np.concatenate([np.ones(len(x)), found[len(x) :].max(-1)])
     reached = weights > 0  # a picture without a path to a label has none
     return logistic(everything[reached], labels[reached], classes, c, weights[reached])
+
+
+def aligned_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: float) -> Head:
+    """Train on labels that keep the classes' shares; it has a C of its own."""
+    del c
+    return aligned.self_training(x, y, unlabeled[:MOST], classes)
+
+
+# rung -> train(x, y, unlabelled, classes, C)
+WITH_UNLABELED: dict[str, Callable[[Values, Labels, Values, int, float], Head]] = {
+    "self_training": self_training,
+    "label_spreading": label_spreading,
+    "aligned": aligned_training,
+}
 
 
 def cross_validated(encoded: Encoded, train: Train, check: Check = lambda: None) -> Logits:

@@ -3,6 +3,7 @@
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
     self_training      the same, and unlabelled pictures labelled round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
+    aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
     uda, fixmatch, mpl heads on the features, several seeds at once
     ensemble           heads of several rungs together, if validation says that they are better
     baseline, network  a network trained itself, on the labels and then with MPL, if there is time
@@ -47,6 +48,7 @@ TITLES = {
     "linear": "logistic regression on the labels",
     "self_training": "self-training",
     "label_spreading": "label spreading",
+    "aligned": "self-training with aligned labels",
     "uda": "UDA heads",
     "fixmatch": "FixMatch heads",
     "mpl": "Meta Pseudo Labels heads",
@@ -97,7 +99,7 @@ def climb(climb: Climb) -> None:
         linear(climb)
         if climb.has_unlabeled:
             encode_unlabeled(climb)
-            for name in ("self_training", "label_spreading"):
+            for name in classical.WITH_UNLABELED:
                 classical_rung(climb, name)
             for name in head_runs.METHODS:
                 head_rung(climb, name)
@@ -213,8 +215,8 @@ def linear(climb: Climb) -> None:
 
 
 def classical_rung(climb: Climb, name: str) -> None:
-    """Self-training or label spreading."""
-    method = {"self_training": classical.self_training, "label_spreading": classical.label_spreading}[name]
+    """Self-training, label spreading, or self-training with aligned labels."""
+    method = classical.WITH_UNLABELED[name]
     some, c = climb.features, climb.plan.get("c")
     classes = len(some.class_names)
     with attempt(climb, name, share=0.2) as began:

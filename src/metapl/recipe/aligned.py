@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from metapl.models.assemble import Head, linear
 
@@ -41,6 +42,7 @@ Values = NDArray[np.floating[Any]]
 Labels = NDArray[np.int32]
 
 
+@threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]  # several threads add up in any order: other bits
 def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head:
     """Train a linear head on labelled features x [N, D], y [N], and unlabelled ones [U, D]."""
     present, own = np.unique(y, return_inverse=True)
