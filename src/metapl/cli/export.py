@@ -1,7 +1,7 @@
 """`metapl export`: writes a folder with all files, or none."""
 
 import json
-import tempfile
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from metapl.export.card import Exported, card
 from metapl.export.formats import FORMATS, is_rough, plain
 from metapl.schema import ConfigError, validate
 from metapl.system import folders, runtime
-from metapl.system.disk import reason
+from metapl.system.disk import UNFINISHED, reason
 from metapl.system.terminal import Terminal, sayer
 
 
@@ -73,24 +73,27 @@ def export(args: Sequence[str]) -> None:
     try:
         exported = _write(loaded, flags.kinds, asked, out)
     except BaseException:
-        if not existed:
-            out.rmdir()  # empty again: unfinished files were in a temporary folder
+        if not existed and out.exists():
+            out.rmdir()  # it is empty: unfinished files are in a folder beside it
         raise
     _say_what_was_written(exported, asked, out)
 
 
 def _write(loaded: Predictor, kinds: Sequence[str], asked: check.CheckExamples, out: Path) -> list[Exported]:
-    """Write the files into a temporary folder, check them, and move them to `out` when all are right."""
-    with tempfile.TemporaryDirectory(prefix=".metapl-", dir=out) as scratch:
-        place = Path(scratch)
-        try:
-            exported = [_write_one(loaded, kind, asked, place) for kind in kinds]
-            (place / "model_card.md").write_text(card(loaded, exported, asked), "utf-8", "backslashreplace")
-            (place / "classes.json").write_text(json.dumps(loaded.class_names) + "\n", "utf-8")
-            for file in sorted(place.iterdir()):
-                file.replace(out / file.name)
-        except OSError as error:
-            raise ConfigError(f"--out {out} could not be written: {reason(error)}") from None
+    """Write the files into a folder beside `out`, check them, and rename it when all are right: all files or none."""
+    place = out.absolute().with_name(f".{out.absolute().name}{UNFINISHED}")
+    try:
+        shutil.rmtree(place, ignore_errors=True)  # an export that was killed may have left it
+        place.mkdir()
+        exported = [_write_one(loaded, kind, asked, place) for kind in kinds]
+        (place / "model_card.md").write_text(card(loaded, exported, asked), "utf-8", "backslashreplace")
+        (place / "classes.json").write_text(json.dumps(loaded.class_names) + "\n", "utf-8")
+        out.rmdir()
+        place.rename(out)
+    except OSError as error:
+        raise ConfigError(f"--out {out} could not be written: {reason(error)}") from None
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
     return exported
 
 
