@@ -22,7 +22,7 @@ def run(*words: str) -> str:
     done = subprocess.run([METAPL, *words], capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"metapl {' '.join(words)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    print(f"metapl {' '.join(words)}: {time.monotonic() - began:.0f} s")
+    print(f"metapl {' '.join(words)}: {time.monotonic() - began:.1f} s")
     return done.stdout
 
 
@@ -58,9 +58,8 @@ def ask_server(picture: Path) -> None:
 def main() -> None:
     """Run all of them."""
     assert "site-packages" in metapl.__file__, metapl.__file__
-    began = time.monotonic()
     print(run("--version").strip())
-    print(f"metapl --help: {time.monotonic() - began:.2f} s with --version, both from cold")
+    run("--help")
     run("doctor")
     run("demo", "--datasets", "2", "--steps", "20", "--out", "runs/demo")
     write_digits(Path("pictures"))
