@@ -1,5 +1,6 @@
 """The files of a fit's folder."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -32,12 +33,14 @@ def test_without_a_folder_the_same_command_goes_on_with_what_it_began(tmp_path, 
     assert folder.usual_folder("data", REQUEST) == Path("runs/fit")
     folder.write_json(Path("runs/fit/verdict.json"), {"finished": True})
     assert folder.usual_folder("data", REQUEST) == Path("runs/fit-2")
+    more = dataclasses.replace(REQUEST, budget="31m")
+    assert folder.usual_folder("data", more) == Path("runs/fit")  # more time continues it
 
 
 def test_an_unfinished_fit_of_an_older_version_is_refused_and_a_finished_one_is_known(tmp_path):
     folder.write_json(tmp_path / "fit.json", {"format": 1, **folder.comparable("data", REQUEST)})
-    assert not folder.is_finished(tmp_path)
+    assert not folder.is_finished(tmp_path, REQUEST)
     with pytest.raises(ConfigError, match="begun by an older version"):
         folder.check_request(tmp_path, "data", REQUEST)
     folder.write_json(tmp_path / "model.json", {"format": 1, "run": "mpl", "temperature": 1.0})
-    assert folder.is_finished(tmp_path)
+    assert folder.is_finished(tmp_path, REQUEST)

@@ -28,6 +28,8 @@ def _more_time(left_out: Mapping[str, str], unused: int, ladder: Sequence[Mappin
     if unused:
         said.append(f"With more time, {unused:,} more unlabelled pictures could be used.")
     if left_out:
-        names = ", ".join(left_out)
-        said.append(f"With an hour more, or on a GPU, the rungs that were left out could be tried: {names}.")
+        said.append(
+            f"With an hour more, or on a GPU, the rungs that were left out could be tried: {', '.join(left_out)}. The "
+            "same command with a larger --budget continues."
+        )
     return said

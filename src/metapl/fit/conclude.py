@@ -6,7 +6,6 @@ import numpy as np
 
 from metapl.fit import advice, page, report, verdict
 from metapl.fit import label_errors as hints
-from metapl.fit.curve import learning_curve
 from metapl.fit.encoded import Encoded, picture_names
 from metapl.fit.folder import FORMAT, MODEL, VERDICT, write_json
 from metapl.fit.heads import FILE, kept, log_probabilities
@@ -14,7 +13,6 @@ from metapl.fit.ladder import GOES_ON, Climb
 from metapl.fit.rung import Logits, Rung
 from metapl.fit.scores import PictureFacts
 from metapl.fit.verdict import Surroundings
-from metapl.system import signals
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
 
@@ -31,7 +29,7 @@ def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
         "remarks": climb.facts["remarks"],
         "chosen": chosen(climb),
         "left_out": climb.left_out,
-        "curve": curve(climb),
+        "curve": climb.plan.get("curve"),
         "labels": len(some.labels),
         "history": climb.facts.get("history", []),
         "label_errors": label_errors(climb, result["recommended"]),
@@ -85,15 +83,6 @@ def picture_facts(some: Encoded) -> PictureFacts:
         some.class_names,
         np.bincount(some.labels, minlength=len(some.class_names)),
     )
-
-
-def curve(climb: Climb) -> dict[str, Any]:
-    """The learning curve; measured once."""
-    if (measured := climb.plan.get("curve")) is None:
-        with signals.listening(climb.say) as stop:
-            check = lambda: stop.check("the learning curve", GOES_ON)  # noqa: E731
-            measured = climb.plan.decide("curve", learning_curve(climb.features, climb.plan.get("c"), check))
-    return dict(measured)
 
 
 def chosen(climb: Climb) -> list[str]:

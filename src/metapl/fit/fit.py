@@ -57,11 +57,12 @@ def fit(data: str, request: Request, out: Path, console: Console) -> None:
     """Begin or continue a fit in the folder `out`."""
     say, started = sayer(console), monotonic()
     begun = (out / REQUEST).is_file()
-    if begun and is_finished(out):
+    if begun and is_finished(out, request):
         _show_finished(data, request, out, console)
         return
     if begun:
         check_request(out, data, request)
+        write_request(out, data, request)  # the budget may be larger than before
         say(f"continuing {out}")
     else:
         claim(out, LEFT_BY_A_KILL)

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from metapl.fit.duration import seconds
 from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.schema import ConfigError, to_dict
@@ -28,7 +29,7 @@ def usual_folder(data: str, request: Request) -> Path:
 
 
 def _continues(out: Path, data: str, request: Request) -> bool:
-    return not is_old(out) and not is_finished(out) and not _changes(out, data, request)
+    return not is_old(out) and not is_finished(out, request) and not _changes(out, data, request)
 
 
 def write_request(out: Path, data: str, request: Request) -> None:
@@ -41,11 +42,12 @@ def is_old(out: Path) -> bool:
     return read_json(out / REQUEST).get("format") != REQUEST_FORMAT
 
 
-def is_finished(out: Path) -> bool:
-    """Whether the fit in a folder has nothing left to climb."""
+def is_finished(out: Path, request: Request) -> bool:
+    """Whether the fit in a folder has nothing left to climb within the request's budget."""
     if is_old(out):
         return (out / MODEL).is_file()
-    return (out / VERDICT).is_file() and bool(read_json(out / VERDICT).get("finished"))
+    done = (out / VERDICT).is_file() and bool(read_json(out / VERDICT).get("finished"))
+    return done and seconds(request.budget) <= seconds(read_json(out / REQUEST)["budget"])
 
 
 def check_request(out: Path, data: str, request: Request) -> None:
@@ -63,6 +65,7 @@ def check_request(out: Path, data: str, request: Request) -> None:
 
 def _changes(out: Path, data: str, request: Request) -> list[str]:
     before, now = read_json(out / REQUEST), comparable(data, request)
+    del now["budget"]  # more time may be given later
     return [
         f"{name} was {before.get(name)!r}, is {value!r}" for name, value in now.items() if before.get(name) != value
     ]

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from metapl.fit import encoded as encoding
 from metapl.fit import rung as rungs
 from metapl.fit.clock import Clock, in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
+from metapl.fit.curve import learning_curve
 from metapl.fit.encoded import Encoded
 from metapl.fit.folder import FORMAT, MODEL, write_json
 from metapl.fit.heads import keep, kept, log_probabilities
@@ -43,7 +45,7 @@ from metapl.system.signals import TIME_IS_UP, Stop, Stopped
 from metapl.system.terminal import sayer
 
 GOES_ON = "the same metapl fit command continues it"
-FOR_THE_VERDICT_S = 12.0  # what the verdict and the page take, about
+FOR_THE_VERDICT_S = 8.0  # what the verdict and the page take, about
 TITLES = {
     "linear": "logistic regression on the labels",
     "self_training": "self-training",
@@ -96,18 +98,23 @@ def climb(climb: Climb) -> None:
     """Go up as far as the time allows. Raises Stopped if the user asks; a deadline only ends the climb."""
     try:
         encode_labeled(climb)
-        linear(climb)
-        if climb.has_unlabeled:
-            encode_unlabeled(climb)
-            for name in classical.WITH_UNLABELED:
-                classical_rung(climb, name)
-            for name in head_runs.METHODS:
-                head_rung(climb, name)
-        ensemble(climb)
-        network_rungs(climb)
+        linear(climb)  # always done, however long it takes: it is the first usable model
+        with signals.within(max(0.0, climb.clock.left_s - FOR_THE_VERDICT_S)):
+            curve(climb)
+            if climb.has_unlabeled:
+                encode_unlabeled(climb)
+                for name in classical.WITH_UNLABELED:
+                    classical_rung(climb, name)
+                for method in head_runs.METHODS:
+                    head_rung(climb, method)
+            ensemble(climb)
+            network_rungs(climb)
     except Stopped as stopped:
         if stopped.signal != TIME_IS_UP:
             raise
+    for name in (*classical.WITH_UNLABELED, *head_runs.METHODS) if climb.has_unlabeled else ():
+        if not rungs.finished(climb.out, name):
+            climb.left_out.setdefault(name, "no time was left")
 
 
 @contextmanager
@@ -197,21 +204,26 @@ def attempt(climb: Climb, name: str, share: float) -> Iterator[float | None]:
 
 
 def linear(climb: Climb) -> None:
-    """Scikit-learn's answer: always done, it is the first usable model."""
+    """Scikit-learn's answer."""
     if rungs.finished(climb.out, "linear"):
         return
     climb.say(f"rung 1: {TITLES['linear']} ({climb.clock})")
     began, some = time.monotonic(), climb.features
     with listening(climb) as stop:
-
-        def check() -> None:
-            stop.check(TITLES["linear"], GOES_ON)
-
+        check = partial(stop.check, TITLES["linear"], GOES_ON)
         c = climb.plan.get("c") or climb.plan.decide("c", classical.choose_c(some, check))
         classes = len(some.class_names)
         head = classical.logistic(some.labeled, some.labels, classes, c)
         folds = classical.cross_validated(some, lambda x, y: classical.logistic(x, y, classes, c), check)
         finish(climb, About("linear", TITLES["linear"], "linear", False), [head], folds, began, remark=f"C = {c:g}")
+
+
+def curve(climb: Climb) -> None:
+    """Measure the learning curve, once."""
+    if climb.plan.get("curve") is None:
+        with listening(climb) as stop:
+            check = partial(stop.check, "the learning curve", GOES_ON)
+            climb.plan.decide("curve", learning_curve(climb.features, climb.plan.get("c"), check))
 
 
 def classical_rung(climb: Climb, name: str) -> None:
@@ -226,7 +238,7 @@ def classical_rung(climb: Climb, name: str) -> None:
             folds = classical.cross_validated(
                 some,
                 lambda x, y: method(x, y, some.unlabeled, classes, c),
-                lambda: stop.check(TITLES[name], GOES_ON),
+                partial(stop.check, TITLES[name], GOES_ON),
             )
             head = method(some.labeled, some.labels, some.unlabeled, classes, c)
             finish(climb, About(name, TITLES[name], "linear", True), [head], folds, began)
