@@ -10,7 +10,19 @@ import optax
 
 from metapl import optim
 from metapl.optim import Descent
-from metapl.types import Algorithm, Array, Learner, LossTerms, Metrics, Network, Objective, PyTree, Views, Weights
+from metapl.types import (
+    Algorithm,
+    Apply,
+    Array,
+    Learner,
+    LossTerms,
+    Metrics,
+    Network,
+    Objective,
+    PyTree,
+    Views,
+    Weights,
+)
 
 
 def create(
@@ -28,12 +40,30 @@ def create(
 
 def alone(objective: Callable[[Any, Network, int], Objective], config: Any, network: Network, steps: int) -> Algorithm:
     """Make the method that minimises an objective with its settings' `optimizer`; its state is the learner."""
-    optimizer, its = optim.build(config.optimizer, steps), objective(config, network, steps)
+    optimizer = optim.build(config.optimizer, steps)
+    its = objective(config, holding(network, optimizer), steps)
 
     def init(key: Array, views: Views, start: Weights | None) -> Learner:
         return begin(its, create(network, optimizer, key, views.labeled, start), views, key)
 
     return Algorithm(init, partial(minimize, its, optimizer), its.predictor, its.labeler)
+
+
+def holding(network: Network, optimizer: Descent) -> Network:
+    """Return the network whose derivatives are those of the weights alone that the optimizer moves."""
+
+    def held(function: Apply) -> Apply:
+        def apply(
+            params: PyTree, stats: PyTree, inputs: Array, *, train: bool, key: Array | None = None
+        ) -> tuple[Array, PyTree]:
+            return function(optimizer.hold(params), stats, inputs, train=train, key=key)
+
+        return apply
+
+    def with_dropout(rate: float) -> Network:
+        return holding(network.with_dropout(rate), optimizer)
+
+    return network._replace(apply=held(network.apply), features=held(network.features), with_dropout=with_dropout)
 
 
 def begin(objective: Objective, learner: Learner, views: Views, key: Array) -> Learner:

@@ -189,8 +189,11 @@ def build(config: MPL, network: Network, steps: int) -> Algorithm:
     teacher_optimizer = optim.build(config.teacher, steps)
     student_optimizer = optim.build(config.student, steps - config.student_wait_steps)
     teacher_network, student_network = (
-        network if rate is None else network.with_dropout(rate)
-        for rate in (config.teacher_dropout, config.student_dropout)
+        learners.holding(network if rate is None else network.with_dropout(rate), optimizer)
+        for rate, optimizer in (
+            (config.teacher_dropout, teacher_optimizer),
+            (config.student_dropout, student_optimizer),
+        )
     )
     own = own_method(config, teacher_network, steps)
     setup = Setup(config, teacher_network, student_network, teacher_optimizer, student_optimizer, own)

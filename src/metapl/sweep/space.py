@@ -80,6 +80,7 @@ _RATES = {
     "sgd": Parameter("log", 0.01, 2.0),
     "rmsprop": Parameter("log", 0.001, 0.2),
     "lars": Parameter("log", 0.1, 20.0),
+    "adamw": Parameter("log", 1e-5, 1e-2),
 }
 _WEIGHT_DECAY = Parameter("log", 1e-5, 1e-2)  # the paper: 2e-4 to 1e-3
 _SMOOTHING = Parameter("float", 0.0, 0.2)  # 0 and 0.1

@@ -1,5 +1,6 @@
 """Make an optax transformation from settings."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal, NamedTuple
@@ -10,10 +11,12 @@ import optax
 import optax.contrib
 from annotated_types import Ge, Gt, Le, Lt
 
+from metapl.optim import by_layer
 from metapl.schema import ConfigError
 from metapl.types import STACKED, Array, PyTree
 
-NORM_AND_BIAS = ("bias", "scale")  # flax's names of parameters that are not kernels
+# Names of parameters that are not kernels: those of norms, and a transformer's positions and tokens.
+NOT_KERNELS = ("bias", "scale", "stem_position", "stem_token", "stem_registers")
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,12 @@ class Optimizer:
     nesterov: bool = False
     """Look ahead along the momentum (the paper's choice for its ResNets, with 0.9)."""
     weight_decay: Annotated[float, Ge(0)] = 0.0
-    """L2 penalty, added to the gradient of every weight that is not a bias or a scale."""
+    """L2 penalty, added to the gradient of every weight that is not a bias or a scale; rule `adamw`: to the update."""
     clip_norm: Annotated[float, Ge(0)] = 0.0
     """Largest norm of the gradient; 0: no limit."""
-    rule: Literal["sgd", "rmsprop", "lars"] = "sgd"
+    rule: Literal["sgd", "rmsprop", "lars", "adamw"] = "sgd"
     """What scales the gradient: sgd: nothing; rmsprop: its own recent size (the paper's EfficientNets); lars: the size
-    of each layer's weights."""
+    of each layer's weights; adamw: its own recent size, with `momentum` as β₁ (usual for transformers)."""
     decay_norm_and_bias: bool = False
     """Apply weight decay to biases and batch-norm scales, too."""
     decay_factor: Annotated[float, Gt(0), Le(1)] = 0.97
@@ -49,6 +52,14 @@ class Optimizer:
     """Rule `rmsprop`: added to the mean square, inside the square root as in TensorFlow."""
     trust_coefficient: Annotated[float, Gt(0)] = 0.001
     """Rule `lars`: length of a layer's update, as a share of its weights' length, at a learning rate of 1."""
+    adam_decay: Annotated[float, Ge(0), Lt(1)] = 0.999
+    """Rule `adamw`: share of the mean square that each step keeps (β₂)."""
+    layer_decay: Annotated[float, Gt(0), Le(1)] = 1.0
+    """Factor of the learning rate from each layer to the one before it, for pretrained networks (ViT: 0.65 to 0.75).
+    The head has the full rate; before it come the stages (in a ViT the blocks), and the stem is the first layer."""
+    frozen_layers: Annotated[int, Ge(0)] = 0
+    """Keep the weights of the first so many layers as they are: 1 is the stem, 2 the stem and the first stage (in a
+    ViT the first block), and so on. Running statistics of batch norm still move."""
     sam: Annotated[float, Ge(0)] = 0.0
     """ρ of SAM (Foret et al., 2021): take the gradient at the worst point at this distance, which finds flat minima;
     twice the work. 0: take it where the weights are. The authors: 0.05."""
@@ -65,6 +76,8 @@ class Optimizer:
             raise ValueError("nesterov needs a momentum above 0")
         if self.nesterov and self.rule == "rmsprop":
             raise ValueError("nesterov does not go with rule 'rmsprop', whose momentum is TensorFlow's")
+        if self.rule == "adamw" and (self.nesterov or not self.momentum):
+            raise ValueError("rule 'adamw' needs a momentum above 0 (usually 0.9), and no nesterov")
         if self.schedule == "exponential" and not self.decay_every_steps:
             raise ValueError("schedule 'exponential' needs decay_every_steps above 0")
 
@@ -75,30 +88,34 @@ class Optimizer:
 
 
 class Descent(NamedTuple):
-    """An optimizer: optax's two functions, and the settings' `average_decay`."""
+    """An optimizer: optax's two functions, the settings' `average_decay`, and what holds weights that stay."""
 
     init: optax.TransformInitFn
     update: optax.TransformUpdateExtraArgsFn
     average_decay: float
     sam: bool = False  # then `update` also needs grad_fn(params, _), the gradient at other weights
+    hold: Callable[[PyTree], PyTree] = lambda params: params  # stops the derivatives of weights that do not learn
 
 
 def build(config: Optimizer, total_steps: int) -> Descent:
-    """Chain clipping, weight decay, the rule with its momentum, and the schedule, in that order; SAM around them."""
+    """Chain clipping, weight decay, the rule with its momentum, the schedule, layers' factors; SAM around them."""
     config.check_steps(total_steps)
     parts = []
     if config.clip_norm:
         parts.append(optax.clip_by_global_norm(config.clip_norm))
-    if config.weight_decay:
+    if config.weight_decay and config.rule != "adamw":
         mask = None if config.decay_norm_and_bias else _is_kernel
         parts.append(optax.add_decayed_weights(config.weight_decay, mask=mask))
     parts.append(_rule(config, _schedule(config, total_steps)))
+    if config.layer_decay < 1:
+        parts.append(by_layer.scaled(config.layer_decay))
     if config.only != "all":
         parts.append(optax.masked(optax.set_to_zero(), partial(_is_kept, config.only)))
-    chain = optax.chain(*parts)
+    chain = by_layer.leaving(optax.chain(*parts), config.frozen_layers)
     if config.sam:
         chain = _sam(chain, config.sam)
-    return Descent(chain.init, chain.update, config.average_decay, bool(config.sam))
+    hold = by_layer.holding(config.frozen_layers)
+    return Descent(chain.init, chain.update, config.average_decay, bool(config.sam), hold)
 
 
 def _sam(descent: optax.GradientTransformation, radius: float) -> optax.GradientTransformationExtraArgs:
@@ -108,16 +125,17 @@ def _sam(descent: optax.GradientTransformation, radius: float) -> optax.Gradient
 
 
 def _rule(config: Optimizer, rate: optax.ScalarOrSchedule) -> optax.GradientTransformation:
-    """Build one of three, with γ the step's rate, m the momentum and g the gradient after clipping and decay:
+    """Build one of four, with γ the step's rate, m the momentum and g the gradient after clipping and decay:
 
     sgd      u ← g + m u                   θ' = θ − γ u        (Nesterov: θ − γ (g + m u))
     rmsprop  u ← γ g / √(ms + ε) + m u     θ' = θ − u          ms: a moving average of g²
     lars     u ← γ η ‖θ‖ / ‖g‖ · g + m u   θ' = θ − u          for each kernel; for biases and scales u ← γ g + m u
+    adamw    θ' = θ − γ (m̂ / (√v̂ + 1e-8) + λ θ)               m̂, v̂: unbiased averages of g and g²; λ: weight decay
 
-    The last two have γ inside u, as in TensorFlow and You et al. (2017): a fall of γ does not change the momentum so
-    far. ms starts at 1, as in the TF1 that the authors used: small gradients take small steps at first, for about 1 /
-    (1 − rms_decay) steps. You et al. divide by ‖∇‖ + λ ‖θ‖ where optax has ‖∇ + λ θ‖: the same without weight decay λ;
-    with it, optax's update is never the smaller one.
+    rmsprop and lars have γ inside u, as in TensorFlow and You et al. (2017): a fall of γ does not change the momentum
+    so far. ms starts at 1, as in the TF1 that the authors used: small gradients take small steps at first, for about 1
+    / (1 − rms_decay) steps. You et al. divide by ‖∇‖ + λ ‖θ‖ where optax has ‖∇ + λ θ‖: the same without weight decay
+    λ; with it, optax's update is never the smaller one.
     """
     match config.rule:
         case "sgd":
@@ -132,6 +150,9 @@ def _rule(config: Optimizer, rate: optax.ScalarOrSchedule) -> optax.GradientTran
                 optax.scale_by_learning_rate(rate),
                 optax.trace(config.momentum, config.nesterov),
             )
+        case "adamw":
+            mask = None if config.decay_norm_and_bias else _is_kernel
+            return optax.adamw(rate, config.momentum, config.adam_decay, weight_decay=config.weight_decay, mask=mask)
 
 
 def _trust_ratio(config: Optimizer) -> optax.GradientTransformation:
@@ -187,4 +208,4 @@ def _is_kept(only: str, params: PyTree) -> PyTree:
 
 def _is_kernel(params: PyTree) -> PyTree:
     """Tell kernels by their names, not by their shapes: the scales of stacked layers are matrices, too."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key not in NORM_AND_BIAS, params)
+    return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key not in NOT_KERNELS, params)
