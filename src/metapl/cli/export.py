@@ -15,7 +15,7 @@ from metapl.evaluate import predictor
 from metapl.evaluate.predictor import Predictor
 from metapl.export import check
 from metapl.export.card import Exported, card
-from metapl.export.formats import FORMATS, is_rough, plain
+from metapl.export.formats import FORMATS, is_rough, merged, plain
 from metapl.schema import ConfigError, validate
 from metapl.system import folders, runtime
 from metapl.system.disk import UNFINISHED, reason
@@ -99,7 +99,8 @@ def _write(loaded: Predictor, kinds: Sequence[str], asked: check.CheckExamples, 
 
 def _write_one(loaded: Predictor, kind: str, asked: check.CheckExamples, place: Path) -> Exported:
     file, writer = FORMATS[kind]
-    ask = writer(loaded if kind == "safetensors" else plain(loaded), place / file)
+    ready = merged(loaded)
+    ask = writer(ready if kind == "safetensors" else plain(ready), place / file)
     difference = check.largest_difference(loaded, ask, asked.examples)
     rough = is_rough(loaded) and kind != "safetensors"
     check.refuse_if_far(kind, difference, check.ROUGH_TOLERANCE if rough else check.TOLERANCE)

@@ -14,6 +14,7 @@ from jax import export as jax_export
 from metapl import models, weights
 from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Examples, Predict
+from metapl.models import lora
 from metapl.schema import ConfigError, to_dict
 from metapl.system import runtime
 from metapl.types import Array
@@ -32,6 +33,19 @@ def about(predictor: Predictor) -> dict[str, str]:
         "input": json.dumps({"shape": list(predictor.example.shape), "dtype": predictor.example.dtype}),
         "view": json.dumps({key: view[key] for key in ("size", "centre", "mean", "std")}),
     }
+
+
+def merged(predictor: Predictor) -> Predictor:
+    """The network that computes the same without adapters (models/lora.py): their products are added to the kernels."""
+    model: Any = predictor.config.stage_models[-1]
+    if not getattr(model, "lora_rank", 0):
+        return predictor
+    weights = predictor.weights._replace(params=lora.merged(predictor.weights.params, model.lora_alpha))
+    plain_model = dataclasses.replace(model, lora_rank=0)
+    stages = tuple(dataclasses.replace(stage, model=None) for stage in predictor.config.stages)
+    config = dataclasses.replace(predictor.config, model=plain_model, stages=stages)
+    network = models.build(plain_model, len(predictor.class_names))
+    return dataclasses.replace(predictor, config=config, network=network, weights=weights)
 
 
 def plain(predictor: Predictor) -> Predictor:
