@@ -15,7 +15,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from numpy.typing import NDArray
 
 from metapl.data.sources.features import Features
-from metapl.features import lite, patches
+from metapl.features import lite, network, patches
 from metapl.features.frozen import Frozen
 from metapl.features.stored_views import Encode
 from metapl.models import packages
@@ -38,6 +38,8 @@ def settled(config: Features) -> Features:
 
 def identity(config: Features) -> list[Any]:
     """What the features depend on besides the pictures: the encoder's settings, and its weights' SHA-256."""
+    if config.encoder == "network":
+        return network.identity(config.init_from, config.encoder_size)
     if config.encoder in packages.NAMES:
         return [config.encoder, packages.checksum(config.encoder), config.encoder_size]
     return [config.encoder, config.components, config.centroids, patch_settings(config)]
@@ -47,10 +49,11 @@ def build(config: Features, to_learn_from: Callable[[], Sequence[Pictures]], fol
     """Make the function that encodes pictures; `to_learn_from` reads those that it learns from, if it has to."""
     if config.encoder == "pixels":
         return Pixels()
-    if config.encoder in packages.NAMES:
-        network = lite.load(config.encoder, config.encoder_size)
-        scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(network, to_learn_from())._asdict())
-        return network.scaled(**scale)
+    if config.encoder == "network" or config.encoder in packages.NAMES:
+        own = config.encoder == "network"
+        pretrained = (network if own else lite).load(config.init_from if own else config.encoder, config.encoder_size)
+        scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(pretrained, to_learn_from())._asdict())
+        return pretrained.scaled(**scale)
     settings = patch_settings(config)
 
     def learn() -> Mapping[str, Values]:

@@ -14,20 +14,15 @@ A grey picture is repeated in three channels.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl import models
+from metapl.features import network
 from metapl.features.frozen import Frozen
 from metapl.models import packages
-from metapl.models.assemble import Encoder
 from metapl.models.efficientnet_lite import MEAN, SCALE, EfficientNetLite
-from metapl.models.heads import LAST, Heads
 from metapl.schema import from_dict
-from metapl.types import Weights
-from metapl.weights import load_all
+from metapl.start_from.recognise import Pretrained
 
 SAMPLE = 1000  # pictures that the scale is learnt from
 
@@ -45,13 +40,7 @@ class Scale(NamedTuple):
 def load(name: str, size: int) -> Frozen:
     """Read the network of this name; its features are not scaled yet."""
     model = from_dict(EfficientNetLite, {"variant": name.removeprefix("efficientnet_")}, {})
-    expected = jax.eval_shape(models.build(model, 1000).init, jax.random.key(0), jnp.zeros((1, 64, 64, 3)))
-    params, stats = jax.tree.map(jnp.asarray, load_all(packages.file_of(name), expected))
-    width = len(params[LAST]["kernel"])
-    without_head = {name: layer for name, layer in params.items() if name != LAST}
-    scale = {"mean": jnp.zeros(width), "factor": jnp.ones(width)}
-    weights = Weights({"encoder": without_head, "scale": scale}, {"encoder": stats})
-    return Frozen(Encoder(Heads(model, size), weights, (MEAN / 255,), (SCALE / 255,)))
+    return network.of(Pretrained(model, packages.file_of(name), (MEAN / 255,), (SCALE / 255,)), size)
 
 
 def learn_scale(encode: Frozen, pictures: Sequence[Pictures]) -> Scale:

