@@ -138,7 +138,7 @@ def _vit(shapes: Shapes) -> ViT:
         pooling="mean" if "fc_norm.weight" in shapes else "token",
         class_token=token,
         registers=registers[0],
-        position_of_tokens=own == extra and own > 0,
+        position_of_tokens=own == extra,
         layer_scale=1e-5 if "blocks.0.ls1.gamma" in shapes else 0.0,
     )
 
