@@ -36,6 +36,7 @@ NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (EfficientNetLite(width=0.1, depth=0.1), (33, 32, 3)),
     (ConvNeXt(channels=4, blocks=(1, 1, 1, 1)), (33, 40, 3)),
     (ViT(patch=4, resolution=12, width=16, depth=2, heads=2, registers=2, layer_scale=0.1), (10, 12, 3)),
+    (ViT(patch=4, resolution=12, width=8, depth=1, heads=2, pooling="mean"), (12, 12, 3)),
     (ReducedTeacher(hidden=4, residual=True), (3,)),
     (Patches(side=2, scales=(1, 2), centroids=4, components=3), (9, 10, 1)),
     (Heads(WideResNet(depth=10), 9, mirror=True, groups=(HeadGroup(2), HeadGroup(3, (4, 2)))), (8, 10, 1)),

@@ -209,8 +209,10 @@ class ViTModule(nn.Module):
         x = chain(block, rest, x, train, scan=c.scan, settings=survival[1:]).astype(jnp.float32)
 
         norm = channel_norm(c.norm_epsilon, jnp.dtype("float32"), "head_norm")
-        token, patches = lax.index_in_dim(x, 0, axis=1, keepdims=False), x[:, c.extra_tokens :]
-        x = norm(token if c.pooling == "token" else patches.mean(1))
+        if c.pooling == "token":
+            x = norm(lax.index_in_dim(x, 0, axis=1, keepdims=False))
+        else:
+            x = norm(lax.slice_in_dim(x, c.extra_tokens, x.shape[1], axis=1).mean(1))
         return decide(x, self.classes, dropout=c.dropout, train=train, kernel_init=truncated_normal)
 
     def with_tokens(self, x: Array) -> Array:
