@@ -22,7 +22,7 @@ from metapl.types import Views
 
 NETWORKS = {
     "vit": ViT(patch=4, resolution=16, width=16, depth=2, heads=2, registers=1, layer_scale=0.5, survival=0.8),
-    "convnext": ConvNeXt(channels=8, blocks=(1, 1, 1, 1), layer_scale=0.5),
+    "convnext": ConvNeXt(channels=8, blocks=(1, 1, 1, 1), layer_scale=0.1),
 }
 MODES = {"single": Parallel("single"), "hybrid": Parallel("hybrid", 4), "weights": Parallel("weights")}
 
@@ -40,7 +40,7 @@ def main() -> None:
     x = jax.random.normal(jax.random.key(0), (8, 32, 32, 3))
     seen, told = Views(x, labels, x[:0], x[:0]), {}
     for name, model in NETWORKS.items():
-        algorithm = algorithms.build(Supervised(Optimizer(0.1, momentum=0.9)), models.build(model, 4), 10)
+        algorithm = algorithms.build(Supervised(Optimizer(0.01, momentum=0.9)), models.build(model, 4), 10)
         start = jax.device_get(jax.jit(lambda seen, its=algorithm: its.init(jax.random.key(9), seen, None))(seen))
         one = None
         for mode, parallel in MODES.items():
@@ -57,7 +57,7 @@ def main() -> None:
             split = sum(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state.params))
             state = jax.device_get(state)
             one = one or state
-            told[f"{name}, {mode}"] = {"far": far(one, state), "moved": far(start, state), "split": split}
+            told[f"{name}, {mode}"] = {"far": far(one, state), "moved": far(start.params, state.params), "split": split}
     print(json.dumps(told))
 
 

@@ -12,7 +12,7 @@ from flax import linen as nn
 from jax import lax
 
 from metapl.system import runtime
-from metapl.system.sharding import activations, gathered
+from metapl.system.sharding import activations, gathered, too_narrow
 from metapl.types import Array
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
@@ -40,7 +40,10 @@ class DepthwiseConv(nn.Module):
         def summed(x: Array, kernel: Array) -> Array:
             return shifted_products(x, kernel, self.stride, padding)
 
-        y = runtime.on_cpus(summed, grouped, x.astype(self.dtype), gathered(kernel.astype(self.dtype)))
+        given = x.astype(self.dtype), gathered(kernel.astype(self.dtype))
+        # Of a width that is too narrow to be shared, the partitioner of jax 0.10.2 sums the kernel's gradient over the
+        # devices that have all of it, which makes it several times too large.
+        y = summed(*given) if too_narrow(x, self.stride) else runtime.on_cpus(summed, grouped, *given)
         if not self.use_bias:
             return y
         return y + self.param("bias", nn.initializers.zeros, x.shape[-1:], jnp.float32).astype(self.dtype)

@@ -286,6 +286,12 @@ def activations(array: Array, stride: int = 1) -> Array:
     return named(array, "batch", "height", width, "channels")
 
 
+def too_narrow(array: Array, stride: int = 1) -> bool:
+    """In a traced function: whether the devices that could share the width of [N, H, W, C] have all of it each."""
+    shared = bool(jax.sharding.get_abstract_mesh().shape)
+    return shared and not _fits(-(-array.shape[2] // stride), "width")
+
+
 def tokens(array: Array) -> Array:
     """In a traced function: share the examples of [N, …] among all devices, or as `activations` if they are too few.
 
