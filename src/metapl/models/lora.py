@@ -8,7 +8,7 @@
 | r, α   | rank, alpha       |
 
 The adapter of the layer `qkv` is the module `qkv_lora` beside it. No gradient of W and b is computed; the optimizer
-leaves all weights as they are but the adapters and the head (optim.py). `merged` gives W + (α / r) A B.
+leaves all weights as they are but the adapters and the head (optim/by_layer.py). `merged` gives W + (α / r) A B.
 """
 
 from collections.abc import Mapping
