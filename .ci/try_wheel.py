@@ -61,7 +61,7 @@ def main() -> None:
     print(run("--version").strip())
     run("--help")
     run("doctor")
-    run("demo", "--datasets", "2", "--steps", "20", "--out", "runs/demo")
+    run("demo", "--no-pictures", "--datasets", "2", "--steps", "20", "--out", "runs/demo")
     write_digits(Path("pictures"))
     run("fit", "pictures", "--no-mirror", "--features", "patches", "--budget", "40s", "--out", "runs/mine")
     told = run("predict", "runs/mine", "pictures/unlabeled", "--csv", "predictions.csv")

@@ -55,8 +55,8 @@ def test_lines_that_wrap_are_indented(capsys, monkeypatch, words):
     commands = [line for line in lines if line.startswith("  metapl")]
     assert all(len(line) <= 60 for line in lines if line not in commands and not line.startswith("usage:"))
     if words == ["--help"]:
-        start = lines.index("  demo          Compare the methods on TwoMoon: table and")
-        assert lines[start + 1] == "                page in two minutes."
+        start = lines.index("  demo          See metapl at work: fit digits, and compare")
+        assert lines[start + 1] == "                the methods on TwoMoon."
 
 
 def test_help_starts_fast_and_loads_neither_tyro_nor_jax():

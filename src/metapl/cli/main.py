@@ -18,7 +18,7 @@ from metapl.system.terminal import Terminal, discard_output, say
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Start here": {
-        "demo": Verb("demo:demo", "Compare the methods on TwoMoon: table and page in two minutes."),
+        "demo": Verb("demo:demo", "See metapl at work: fit digits, and compare the methods on TwoMoon."),
         "fit": Verb("fit:fit", "Train on your own pictures: a folder in, a model out."),
     },
     "Train and evaluate": {
