@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 SITE ?= site
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo quick test test-all lint types docs check format browser bench clean
+.PHONY: help demo quick test test-all lint types docs check format browser bench onednn clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
@@ -45,6 +45,11 @@ browser:  ## install Chromium, for the tests of pages (apt-get, as root); withou
 bench: $(READY)  ## TwoMoon against a plain PyTorch loop (installs PyTorch)
 	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python benchmarks/two_moons.py
+
+onednn: $(READY)  ## install oneDNN's convolutions (needs a C++ compiler) and run their tests
+	$(BIN)/python -m pip install --quiet ./extensions/onednn
+	$(BIN)/python -c 'from metapl.models import onednn; assert onednn.available()'
+	$(PYTEST) tests/models/test_convolution.py tests/models/test_resnet.py tests/models/test_efficientnet.py tests/algorithms/test_feedback.py
 
 clean:  ## remove the virtual environment
 	rm -rf $(VENV)

@@ -7,17 +7,21 @@ import json
 import sys
 from typing import Any
 
-import jax
-from turns import serve
-
-from metapl.algorithms.mpl import MPL
-from metapl.algorithms.supervised import Supervised
-from metapl.algorithms.uda import Consistency
-from metapl.bench import flops, program
-from metapl.bench.settings import NETWORKS, Bench
-from metapl.optim import Optimizer
 from metapl.system import runtime
-from metapl.types import MethodConfig
+
+runtime.keep_memory()  # as the command line does, before other libraries start threads
+
+import jax  # noqa: E402
+from turns import serve  # noqa: E402
+
+from metapl.algorithms.mpl import MPL  # noqa: E402
+from metapl.algorithms.supervised import Supervised  # noqa: E402
+from metapl.algorithms.uda import Consistency  # noqa: E402
+from metapl.bench import flops, program  # noqa: E402
+from metapl.bench.settings import NETWORKS, Bench  # noqa: E402
+from metapl.models import onednn  # noqa: E402
+from metapl.optim import Optimizer  # noqa: E402
+from metapl.types import MethodConfig  # noqa: E402
 
 
 def method(settings: dict[str, Any]) -> MethodConfig:
@@ -47,6 +51,7 @@ def main(settings: dict[str, Any]) -> None:
         "gflop": flops.count(case.step, state, case.views, case.key) / 1e9,
         "forward_gflop": flops.count(case.infer, case.predictor(state), case.views.labeled) / 1e9,
         "machine": runtime.describe(),
+        "onednn": onednn.available(),
     }
     step = case.step.lower(state, case.views, case.key).compile()
 

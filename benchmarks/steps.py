@@ -1,5 +1,6 @@
 """Compare our training steps with the same steps in plain PyTorch, measured in turn; the result is a ratio.
 
+    python benchmarks/steps.py --all                                      # the table in docs/speed.md
     python benchmarks/steps.py --model wide_resnet --batch 64 128 --rounds 15
     python benchmarks/steps.py --method mpl --batch 16 --unlabeled 1 7
     python benchmarks/steps.py --model resnet50 --size 64 --batch 16 --classes 1000
@@ -28,6 +29,14 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {  # name here -> our name, its 
     "resnet50": ("resnet", {"depth": 50}),
     "efficientnet_b0": ("efficientnet", {"variant": "b0", "dropout": 0.0, "survival": 1.0, "padding": "symmetric"}),
 }
+TABLE = (  # model, method, labelled, unlabelled, size, classes: the rows of docs/speed.md
+    ("wide_resnet", "supervised", 64, 0, 32, 10),
+    ("wide_resnet", "supervised", 128, 0, 32, 10),
+    ("resnet50", "supervised", 16, 0, 64, 1000),
+    ("efficientnet_b0", "supervised", 16, 0, 64, 1000),
+    ("wide_resnet", "mpl", 16, 16, 32, 10),
+    ("wide_resnet", "mpl", 16, 112, 32, 10),
+)
 OPTIMIZER = {"rate": 0.03, "momentum": 0.9, "decay": 5e-4}
 UDA = {"uda_weight": 8.0, "uda_temperature": 0.7}
 SAME_WORK = 0.01  # largest relative difference between the two counts of FLOPs
@@ -36,6 +45,7 @@ SAME_WORK = 0.01  # largest relative difference between the two counts of FLOPs
 def main() -> None:
     """Measure one case after the other, each with two new processes."""
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    flags.add_argument("--all", action="store_true", help="measure every row of the table in docs/speed.md")
     flags.add_argument("--model", choices=MODELS, default="wide_resnet")
     flags.add_argument("--method", choices=("supervised", "mpl"), default="supervised")
     flags.add_argument("--batch", type=int, nargs="+", default=[64, 128], help="labelled pictures in a step")
@@ -51,22 +61,28 @@ def main() -> None:
         sys.exit(f"{args.json} already exists; choose another name")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))  # so that the children are closed, too
     ratios = args.unlabeled if args.method == "mpl" else [0]
-    results = [measure(args, batch, batch * ratio) for batch in args.batch for ratio in ratios]
+    chosen = [
+        (args.model, args.method, batch, batch * ratio, args.size, args.classes)
+        for batch in args.batch
+        for ratio in ratios
+    ]
+    results = [measure(case, args.rounds) for case in (TABLE if args.all else chosen)]
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
 
 
-def measure(args: argparse.Namespace, batch: int, unlabeled_batch: int) -> dict[str, Any]:
+def measure(case: tuple[str, str, int, int, int, int], rounds: int) -> dict[str, Any]:
     """Measure one case: start two children, check that they do the same work, do the rounds, print a line."""
-    network, fields = MODELS[args.model]
+    model, method, batch, unlabeled_batch, size, classes = case
+    network, fields = MODELS[model]
     settings = {
         "network": network,
         "fields": fields,
-        "method": args.method,
+        "method": method,
         "batch": batch,
         "unlabeled_batch": unlabeled_batch,
-        "size": args.size,
-        "classes": args.classes,
+        "size": size,
+        "classes": classes,
         **OPTIMIZER,
         **UDA,
     }
@@ -74,9 +90,9 @@ def measure(args: argparse.Namespace, batch: int, unlabeled_batch: int) -> dict[
         ours = children.enter_context(contextlib.closing(Side(HERE / "jax_steps.py", settings)))
         theirs = children.enter_context(contextlib.closing(Side(HERE / "torch_steps.py", settings)))
         refuse_other_work(ours.about, theirs.about)
-        result = compare(ours, theirs, args.rounds)
-    show(args.model, settings, ours.about, result)
-    return {"settings": settings, "rounds": args.rounds, "ours": ours.about, "theirs": theirs.about, **result}
+        result = compare(ours, theirs, rounds)
+    show(model, settings, ours.about, result)
+    return {"settings": settings, "rounds": rounds, "ours": ours.about, "theirs": theirs.about, **result}
 
 
 def refuse_other_work(ours: dict[str, Any], theirs: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ GOOD = {
     "xla_flags": "--mine=1 --theirs=2",
     "left_out_xla_flags": [],
     "memory_not_kept": "",
+    "onednn": False,
     "finite": True,
     "same_twice": True,
     "seconds": 1.5,
@@ -132,6 +133,11 @@ def test_it_says_whether_freed_memory_is_kept():
     kept, returned = (doctor_checks.judge(GOOD | {"memory_not_kept": why}, "") for why in ("", "a reason"))
     assert "kept" in by_topic(kept)["freed memory"].text
     assert by_topic(returned)["freed memory"].text.endswith("a reason")
+
+
+@pytest.mark.parametrize(("by_onednn", "word"), [(True, "by oneDNN"), (False, "by XLA")])
+def test_it_says_what_computes_convolutions(by_onednn, word):
+    assert by_topic(doctor_checks.judge(GOOD | {"onednn": by_onednn}, ""))["convolutions"].text.startswith(word)
 
 
 def test_the_step_itself(monkeypatch):

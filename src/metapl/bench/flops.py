@@ -32,6 +32,8 @@ def _count_equation(equation: core.JaxprEqn) -> int:
             return _dot(equation)
         case "conv_general_dilated":
             return _convolution(equation)
+        case "onednn_convolution":
+            return int(equation.params["geometry"].flops)
         case "cond":  # one branch runs: the costliest
             return max(_count(branch) for branch in _inner(equation))
         case "scan":

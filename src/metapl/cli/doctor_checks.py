@@ -201,7 +201,8 @@ def judge(report: Mapping[str, Any], user_flags: str) -> list[MachineFinding]:
     if reasons:
         advice = "unset XLA_FLAGS and JAX_*; if that does not help, the device or its driver is at fault"
         result = MachineFinding("smoke step", "broken", f"{text}: {' and '.join(reasons)}", advice)
-    return [*devices, _flags_finding(report, user_flags), _memory_finding(report["memory_not_kept"]), result]
+    memory = _memory_finding(report["memory_not_kept"])
+    return [*devices, _flags_finding(report, user_flags), memory, _convolutions_finding(report["onednn"]), result]
 
 
 def _memory_finding(not_kept: str) -> MachineFinding:
@@ -220,6 +221,15 @@ def _flags_finding(report: Mapping[str, Any], user_flags: str) -> MachineFinding
     text += f"; left out: {', '.join(report['left_out_xla_flags'])}"
     advice = f"jaxlib {_version('jaxlib')} does not know the flags left out: all works, but steps on CPUs may be slower"
     return MachineFinding("XLA flags", "note", text, advice)
+
+
+def _convolutions_finding(by_onednn: bool) -> MachineFinding:
+    """Return what computes convolutions on CPUs."""
+    if by_onednn:
+        return MachineFinding("convolutions", "fine", f"by oneDNN on CPUs (metapl-onednn {_version('metapl-onednn')})")
+    return MachineFinding(
+        "convolutions", "fine", "by XLA; extensions/onednn is an alternative for CPUs (docs/speed.md)"
+    )
 
 
 def why(errors: str) -> str:

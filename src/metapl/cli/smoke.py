@@ -23,6 +23,7 @@ def smoke() -> dict[str, Any]:
 
     from metapl import algorithms, models
     from metapl.algorithms.mpl import MPL
+    from metapl.models import onednn
     from metapl.models.mlp import MLP
     from metapl.types import Views
 
@@ -39,6 +40,7 @@ def smoke() -> dict[str, Any]:
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "left_out_xla_flags": runtime.left_out_xla_flags(),
         "memory_not_kept": not_kept,
+        "onednn": onednn.available(),
         "finite": all(bool(np.isfinite(leaf).all()) for leaf in first),
         "same_twice": all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)),
         "seconds": round(time.monotonic() - start, 2),

@@ -15,6 +15,7 @@ from metapl import models, weights
 from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Examples, Predict
 from metapl.models import lora
+from metapl.models.convolution import portable
 from metapl.schema import ConfigError, to_dict
 from metapl.system import runtime
 from metapl.types import Array
@@ -87,7 +88,8 @@ def write_onnx(predictor: Predictor, path: Path) -> Predict:
 
 def write_stablehlo(predictor: Predictor, path: Path) -> Predict:
     """Write the output of jax.export, StableHLO with its version, for several platforms, and run it from the file."""
-    exported = jax_export.export(jax.jit(_function(predictor)), platforms=runtime.PLATFORMS)(_batch(predictor))
+    with portable():
+        exported = jax_export.export(jax.jit(_function(predictor)), platforms=runtime.PLATFORMS)(_batch(predictor))
     path.write_bytes(exported.serialize())
     call = jax_export.deserialize(bytearray(path.read_bytes())).call
     return lambda examples: np.asarray(call(jnp.asarray(examples)))

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from metapl.models.convolution import geometry_of, quick_way
 from metapl.system import runtime
 from metapl.system.sharding import activations, gathered, too_narrow
 from metapl.types import Array
@@ -41,9 +42,10 @@ class DepthwiseConv(nn.Module):
             return shifted_products(x, kernel, self.stride, padding)
 
         given = x.astype(self.dtype), gathered(kernel.astype(self.dtype))
+        quick = quick_way(geometry_of(*given, (self.stride, self.stride), padding, x.shape[-1]), self.dtype) or summed
         # Of a width that is too narrow to be shared, the partitioner of jax 0.10.2 sums the kernel's gradient over the
         # devices that have all of it, which makes it several times too large.
-        y = summed(*given) if too_narrow(x, self.stride) else runtime.on_cpus(summed, grouped, *given)
+        y = summed(*given) if too_narrow(x, self.stride) else runtime.on_cpus(quick, grouped, *given)
         if not self.use_bias:
             return y
         return y + self.param("bias", nn.initializers.zeros, x.shape[-1:], jnp.float32).astype(self.dtype)

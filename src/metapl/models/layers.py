@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from flax.linen.dtypes import promote_dtype
 
+from metapl.models.convolution import convolve
 from metapl.models.norm import BatchNorm
 from metapl.system.sharding import activations, gathered
 from metapl.types import Array
@@ -42,6 +43,7 @@ def conv(
         dtype=dtype,
         kernel_init=kernel_init,
         promote_dtype=whole,
+        conv_general_dilated=convolve,
         name=name,
     )
 

@@ -25,6 +25,7 @@ from metapl.system import allocator, xla_flags
 Result = TypeVar("Result")
 
 PLATFORMS = ("cpu", "cuda", "tpu")  # that an exported program runs on
+OPTIONAL = ("metapl-onednn",)  # packages that change the last bits of results, if they are installed
 JOIN_S = 300  # how long to wait for all processes of a run
 HEARTBEAT_S = 60  # jax.distributed's own watch, which explains nothing: longer than that of `processes`
 
@@ -263,6 +264,7 @@ def describe() -> dict[str, Any]:
         "prng": jax.config.jax_default_prng_impl,  # type: ignore[attr-defined]
         "versions": {"metapl": metapl.__version__}
         | {name: metadata.version(name) for name in ("jax", "jaxlib", "flax", "optax", "numpy")}
+        | {name: metadata.version(name) for name in OPTIONAL if find_spec(name.replace("-", "_"))}
         | {"python": platform.python_version()},
     }
 

@@ -1,0 +1,301 @@
+// Convolutions of float32 pictures by oneDNN, for XLA programs on CPUs (XLA's foreign function interface).
+//
+//   forward   x, w   -> y        weights   x, dy  -> dw
+//   input     dy, w  -> dx       x [N, H, W, I], w [kh, kw, I / groups, O], y [N, H', W', O], as JAX stores them
+//
+// The batch is cut into one slice for each thread of XLA's own pool, and each slice is one call of oneDNN with one
+// thread. So oneDNN never starts threads that would compete with XLA's. The weight gradients of the slices are added in
+// the order of the slices: the same machine gives the same bits.
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "dnnl.hpp"
+#include "xla/ffi/api/ffi.h"
+
+namespace ffi = xla::ffi;
+using dnnl::memory;
+
+namespace {
+
+enum Kind : int64_t { kForward = 0, kInput = 1, kWeights = 2 };
+
+// What a call computes; `metapl/models/onednn.py` sends these numbers in this order.
+struct Geometry {
+  int64_t kind, batch, height, width, inputs, outputs, out_height, out_width, kernel_height, kernel_width;
+  int64_t stride_height, stride_width, pad_top, pad_bottom, pad_left, pad_right, groups;
+
+  static constexpr size_t kNumbers = 17;
+  bool operator<(const Geometry& other) const {
+    return std::lexicographical_compare(&kind, &kind + kNumbers, &other.kind, &other.kind + kNumbers);
+  }
+};
+static_assert(sizeof(Geometry) == Geometry::kNumbers * sizeof(int64_t));
+
+// oneDNN's wheel uses OpenMP. While this lives, calls from this thread use this thread alone.
+class OneThread {
+ public:
+  OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+dnnl::engine& Cpu() {
+  static auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *engine;
+}
+
+// One compiled convolution of one slice of a batch.
+struct Plan {
+  dnnl::primitive primitive;
+  dnnl::reorder reorder;  // of weights: from JAX's layout to oneDNN's, or back for a gradient
+  bool same_layout = false;
+  memory::desc x, y, weights, jax_weights, scratch;
+};
+
+template <class Description, class Primitive>
+void Finish(Plan& plan, const Description& description, const Primitive& primitive) {
+  plan.primitive = primitive;
+  plan.scratch = description.scratchpad_desc();
+}
+
+std::shared_ptr<const Plan> MakePlan(const Geometry& g) {
+  OneThread one;
+  auto plan = std::make_shared<Plan>();
+  const auto f32 = memory::data_type::f32;
+  const int64_t depth = g.inputs / g.groups, features = g.outputs / g.groups;
+  plan->x = {{g.batch, g.inputs, g.height, g.width}, f32, memory::format_tag::nhwc};
+  plan->y = {{g.batch, g.outputs, g.out_height, g.out_width}, f32, memory::format_tag::nhwc};
+  memory::dims shape{features, depth, g.kernel_height, g.kernel_width};
+  memory::dims strides{1, g.outputs, g.kernel_width * depth * g.outputs, depth * g.outputs};
+  if (g.groups > 1) {
+    shape.insert(shape.begin(), g.groups);
+    strides.insert(strides.begin(), features);
+  }
+  plan->jax_weights = {shape, f32, strides};
+  const memory::desc any(shape, f32, memory::format_tag::any);
+  const memory::dims steps{g.stride_height, g.stride_width}, before{g.pad_top, g.pad_left},
+      after{g.pad_bottom, g.pad_right};
+
+  dnnl::primitive_attr own_scratch;
+  own_scratch.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  const auto direct = dnnl::algorithm::convolution_direct;
+  const dnnl::convolution_forward::primitive_desc forward(Cpu(), dnnl::prop_kind::forward_training, direct, plan->x,
+                                                          any, plan->y, steps, before, after, own_scratch);
+  if (g.kind == kForward) {
+    plan->weights = forward.weights_desc();
+    Finish(*plan, forward, dnnl::convolution_forward(forward));
+  } else if (g.kind == kInput) {
+    const dnnl::convolution_backward_data::primitive_desc input(Cpu(), direct, plan->x, any, plan->y, steps, before,
+                                                                after, forward, own_scratch);
+    plan->weights = input.weights_desc();
+    Finish(*plan, input, dnnl::convolution_backward_data(input));
+  } else {
+    const dnnl::convolution_backward_weights::primitive_desc weights(Cpu(), direct, plan->x, any, plan->y, steps,
+                                                                     before, after, forward, own_scratch);
+    plan->weights = weights.diff_weights_desc();
+    Finish(*plan, weights, dnnl::convolution_backward_weights(weights));
+  }
+  plan->same_layout = plan->weights == plan->jax_weights;
+  if (!plan->same_layout) {
+    const auto& from = g.kind == kWeights ? plan->weights : plan->jax_weights;
+    const auto& to = g.kind == kWeights ? plan->jax_weights : plan->weights;
+    plan->reorder = dnnl::reorder(dnnl::reorder::primitive_desc(Cpu(), from, Cpu(), to));
+  }
+  return plan;
+}
+
+std::shared_ptr<const Plan> PlanFor(const Geometry& geometry) {
+  static auto* mutex = new std::mutex;
+  static auto* plans = new std::map<Geometry, std::shared_ptr<const Plan>>;
+  std::lock_guard<std::mutex> lock(*mutex);
+  auto& plan = (*plans)[geometry];
+  if (!plan) plan = MakePlan(geometry);
+  return plan;
+}
+
+// Memory of a thread that grows to the largest size it was asked for.
+class Buffer {
+ public:
+  ~Buffer() { std::free(data_); }
+  char* Get(size_t bytes) {
+    if (bytes > size_) {
+      std::free(data_);
+      size_ = (bytes + 4095) / 4096 * 4096;
+      data_ = std::aligned_alloc(4096, size_);
+      if (data_ == nullptr) {
+        size_ = 0;
+        throw std::bad_alloc();
+      }
+    }
+    return static_cast<char*>(data_);
+  }
+
+ private:
+  void* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Runs task(0), …, task(count - 1) on the pool's threads and on this one, which may be one of them: it never waits for
+// a task that no thread has begun.
+template <class Task>
+void InParallel(ffi::ThreadPool& pool, int64_t count, Task task) {
+  struct State {
+    std::atomic<int64_t> next{0}, done{0};
+    std::mutex mutex;
+    std::condition_variable all_done;
+    std::exception_ptr error;
+  };
+  auto state = std::make_shared<State>();
+  auto shared_task = std::make_shared<Task>(std::move(task));
+  auto work = [state, shared_task, count] {
+    for (int64_t i = state->next.fetch_add(1); i < count; i = state->next.fetch_add(1)) {
+      std::exception_ptr error;
+      try {
+        (*shared_task)(i);
+      } catch (...) {
+        error = std::current_exception();
+      }
+      std::lock_guard<std::mutex> lock(state->mutex);
+      if (error) state->error = error;
+      if (state->done.fetch_add(1) + 1 == count) state->all_done.notify_all();
+    }
+  };
+  for (int64_t i = 1; i < count; ++i) {
+    auto copy = work;
+    pool.Schedule(std::move(copy));
+  }
+  work();
+  std::unique_lock<std::mutex> lock(state->mutex);
+  state->all_done.wait(lock, [&] { return state->done.load() == count; });
+  if (state->error) std::rethrow_exception(state->error);
+}
+
+void Run(const Plan& plan, int64_t kind, float* x, void* weights, float* y) {
+  static thread_local Buffer buffer;
+  static thread_local dnnl::stream stream(Cpu());
+  OneThread one;
+  const int x_name = kind == kInput ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC;
+  const int weights_name = kind == kWeights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+  const int y_name = kind == kForward ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST;
+  std::unordered_map<int, memory> arguments{{x_name, memory(plan.x, Cpu(), x)},
+                                            {weights_name, memory(plan.weights, Cpu(), weights)},
+                                            {y_name, memory(plan.y, Cpu(), y)}};
+  if (plan.scratch.get_size() > 0) {
+    arguments.insert({DNNL_ARG_SCRATCHPAD, memory(plan.scratch, Cpu(), buffer.Get(plan.scratch.get_size()))});
+  }
+  plan.primitive.execute(stream, arguments);
+  stream.wait();
+}
+
+void Reorder(const Plan& plan, const memory::desc& from, void* source, const memory::desc& to, void* target) {
+  static thread_local dnnl::stream stream(Cpu());
+  OneThread one;
+  plan.reorder.execute(stream, {{DNNL_ARG_FROM, memory(from, Cpu(), source)}, {DNNL_ARG_TO, memory(to, Cpu(), target)}});
+  stream.wait();
+}
+
+// A batch in nearly equal slices; their plans differ by their size alone, and all have one layout of weights.
+class Slices {
+ public:
+  Slices(Geometry geometry, int64_t threads)
+      : count_(std::max<int64_t>(1, std::min(geometry.batch, threads))), batch_(geometry.batch) {
+    x_row_ = geometry.height * geometry.width * geometry.inputs;
+    y_row_ = geometry.out_height * geometry.out_width * geometry.outputs;
+    for (int64_t i = 0; i < count_; ++i) {
+      geometry.batch = First(i + 1) - First(i);
+      plans_.push_back(PlanFor(geometry));
+      if (plans_[i]->weights != plans_[0]->weights) one_layout_ = false;
+    }
+  }
+  int64_t count() const { return count_; }
+  bool one_layout() const { return one_layout_; }
+  const Plan& plan(int64_t i) const { return *plans_[i]; }
+  float* X(float* x, int64_t i) const { return x + First(i) * x_row_; }
+  float* Y(float* y, int64_t i) const { return y + First(i) * y_row_; }
+
+ private:
+  int64_t First(int64_t i) const { return i * batch_ / count_; }
+  int64_t count_, batch_, x_row_, y_row_;
+  bool one_layout_ = true;
+  std::vector<std::shared_ptr<const Plan>> plans_;
+};
+
+void WithWeights(ffi::ThreadPool& pool, const Slices& slices, int64_t kind, float* x, float* weights, float* y) {
+  static thread_local Buffer buffer;
+  const Plan& first = slices.plan(0);
+  void* laid_out = weights;
+  if (!first.same_layout) {
+    laid_out = buffer.Get(first.weights.get_size());
+    Reorder(first, first.jax_weights, weights, first.weights, laid_out);
+  }
+  InParallel(pool, slices.count(), [=, &slices](int64_t i) {
+    Run(slices.plan(i), kind, slices.X(x, i), laid_out, slices.Y(y, i));
+  });
+}
+
+void OfWeights(ffi::ThreadPool& pool, const Slices& slices, float* x, float* gradient, float* y) {
+  static thread_local Buffer buffer;
+  const Plan& first = slices.plan(0);
+  const size_t bytes = (first.weights.get_size() + 63) / 64 * 64, numbers = first.weights.get_size() / sizeof(float);
+  char* parts = buffer.Get(bytes * slices.count());
+  InParallel(pool, slices.count(), [=, &slices](int64_t i) {
+    Run(slices.plan(i), kWeights, slices.X(x, i), parts + i * bytes, slices.Y(y, i));
+  });
+  auto* sum = reinterpret_cast<float*>(parts);
+  for (int64_t i = 1; i < slices.count(); ++i) {
+    const auto* part = reinterpret_cast<const float*>(parts + i * bytes);
+    for (size_t j = 0; j < numbers; ++j) sum[j] += part[j];
+  }
+  if (first.same_layout) {
+    std::copy(sum, sum + numbers, gradient);
+  } else {
+    Reorder(first, first.weights, sum, first.jax_weights, gradient);
+  }
+}
+
+ffi::Error Convolution(ffi::ThreadPool pool, ffi::Buffer<ffi::F32> a, ffi::Buffer<ffi::F32> b,
+                       ffi::ResultBuffer<ffi::F32> result, ffi::Span<const int64_t> numbers) {
+  if (numbers.size() != Geometry::kNumbers) return ffi::Error::InvalidArgument("metapl_onednn: wrong geometry");
+  Geometry geometry;
+  std::copy(numbers.begin(), numbers.end(), &geometry.kind);
+  float *first = a.typed_data(), *second = b.typed_data(), *out = result->typed_data();
+  try {
+    Slices slices(geometry, pool.num_threads());
+    if (!slices.one_layout()) slices = Slices(geometry, 1);
+    switch (geometry.kind) {
+      case kForward: WithWeights(pool, slices, kForward, first, second, out); break;
+      case kInput: WithWeights(pool, slices, kInput, out, second, first); break;
+      default: OfWeights(pool, slices, first, out, second);
+    }
+  } catch (const std::exception& error) {
+    return ffi::Error::Internal(std::string("metapl_onednn: ") + error.what());
+  }
+  return ffi::Error::Success();
+}
+
+}  // namespace
+
+XLA_FFI_DEFINE_HANDLER_SYMBOL(metapl_onednn_convolution, Convolution,
+                              ffi::Ffi::Bind()
+                                  .Ctx<ffi::ThreadPool>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Arg<ffi::Buffer<ffi::F32>>()
+                                  .Ret<ffi::Buffer<ffi::F32>>()
+                                  .Attr<ffi::Span<const int64_t>>("geometry"));

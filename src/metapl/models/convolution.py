@@ -1,0 +1,109 @@
+"""How a convolution is computed on CPUs, chosen by its shapes when a program is traced.
+
+| way     | when                                              | why                                                   |
+|---------|---------------------------------------------------|-------------------------------------------------------|
+| product | the kernel is larger than the output picture      | XLA has no fast path: 512→512, 3×3 at 2×2, batch 16   |
+|         |                                                   | takes 199 ms forward, 203 ms for the gradient of x    |
+| oneDNN  | `metapl-onednn` is installed, float32, one device | docs/speed.md has the times                           |
+| XLA     | otherwise, and on every other device              |                                                       |
+
+The product is y = P(x) · w: the row of P(x) for an output pixel has all pixels that its kernel reads. All its
+derivatives are products, too.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from metapl.models import onednn
+from metapl.models.onednn import NUMBERS, Geometry, Shape
+from metapl.system import runtime
+from metapl.types import Array
+
+# oneDNN lays out the weights anew in each call, with one thread. It is worth it if each weight is used often enough:
+# the pixels of the outputs of a batch for each weight of a kernel's place, [N · H' · W'] / I.
+FEWEST_PIXELS_FOR_A_CHANNEL = 8
+
+_portable: ContextVar[bool] = ContextVar("portable", default=False)
+
+
+@contextmanager
+def portable() -> Iterator[None]:
+    """Trace programs that other machines can run, too: without oneDNN."""
+    token = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(token)
+
+
+def convolve(
+    x: Array,
+    w: Array,
+    window_strides: Sequence[int],
+    padding: str | Sequence[tuple[int, int]],
+    *,
+    feature_group_count: int = 1,
+    dimension_numbers: Any = None,
+    **rest: Any,
+) -> Array:
+    """[N, H, W, I] with w [kh, kw, I / groups, O] → [N, H', W', O]: `lax.conv_general_dilated`, as flax calls it."""
+
+    def by_xla(x: Array, w: Array) -> Array:
+        numbers = NUMBERS if dimension_numbers is None else dimension_numbers
+        return lax.conv_general_dilated(
+            x, w, window_strides, padding, feature_group_count=feature_group_count, dimension_numbers=numbers, **rest
+        )
+
+    dilated = any(set(rest.get(name) or (1,)) != {1} for name in ("lhs_dilation", "rhs_dilation"))
+    if x.ndim != 4 or dilated:
+        return by_xla(x, w)
+    geometry = geometry_of(x, w, window_strides, padding, feature_group_count)
+    way = quick_way(geometry, x.dtype)
+    return by_xla(x, w) if way is None else runtime.on_cpus(way, by_xla, x, w)
+
+
+def geometry_of(x: Array, w: Array, strides: Sequence[int], padding: Any, groups: int = 1) -> Geometry:
+    """Return the shapes of a convolution, with the padding as numbers."""
+    rows, columns = strides
+    pads = lax.padtype_to_pads(x.shape[1:3], w.shape[:2], strides, padding) if isinstance(padding, str) else padding
+    (top, bottom), (left, right) = pads
+    shapes = cast(tuple[Shape, Shape], (x.shape, w.shape))
+    return Geometry(*shapes, (rows, columns), ((top, bottom), (left, right)), groups)
+
+
+def quick_way(geometry: Geometry, dtype: Any) -> Callable[[Array, Array], Array] | None:
+    """Return the function that CPUs compute this convolution with; None: XLA's."""
+    if jax.sharding.get_abstract_mesh().shape:  # several devices: only XLA's own operations can be shared among them
+        return None
+    _, rows, columns, _ = geometry.y
+    small = rows < geometry.w[0] or columns < geometry.w[1]
+    if small and geometry.groups == 1 and dtype in (jnp.float32, jnp.float64):
+        return lambda x, w: product(x, w, geometry)
+    if dtype == jnp.float32 and not _portable.get() and _suits_onednn(geometry) and onednn.available():
+        return lambda x, w: onednn.convolution(x, w, geometry)
+    return None
+
+
+def _suits_onednn(geometry: Geometry) -> bool:
+    pixels = math.prod(geometry.y[:3])
+    return geometry.groups > 1 or pixels >= FEWEST_PIXELS_FOR_A_CHANNEL * geometry.w[2]
+
+
+def product(x: Array, w: Array, geometry: Geometry) -> Array:
+    """Compute it as one matrix product over all places of the kernel."""
+    (down, right), (_, rows, columns, features) = geometry.strides, geometry.y
+    padded = jnp.pad(x, ((0, 0), *geometry.padding, (0, 0)))
+    places = [
+        padded[:, a : a + (rows - 1) * down + 1 : down, b : b + (columns - 1) * right + 1 : right]
+        for a in range(geometry.w[0])
+        for b in range(geometry.w[1])
+    ]
+    patches = jnp.concatenate(places, axis=-1)  # [N, H', W', kh · kw · I]
+    return jnp.dot(patches, w.reshape(-1, features))

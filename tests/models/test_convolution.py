@@ -1,0 +1,141 @@
+"""Every way to compute a convolution is one function, with one derivative of every kind."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from metapl.models import onednn
+from metapl.models.convolution import convolve, geometry_of, portable, product, quick_way
+from metapl.models.layers import conv
+
+FLOAT32 = jnp.dtype("float32")
+SMALL = {  # height, width, kernel, strides, padding: the kernel is larger than the output
+    "3x3 at 2x2": (2, 2, 3, (1, 1), ((1, 1), (1, 1))),
+    "3x3 at 1x1": (1, 1, 3, (1, 1), "SAME"),
+    "stride 2 at 4x4": (4, 4, 3, (2, 2), ((1, 1), (1, 1))),
+    "stride 2 at 4x4, SAME": (4, 4, 3, (2, 2), "SAME"),
+    "VALID": (4, 3, 3, (1, 1), "VALID"),
+    "5x5, uneven": (3, 6, 5, (1, 2), ((2, 2), (0, 3))),
+}
+LARGE = {
+    "3x3": (9, 8, 3, (1, 1), "SAME"),
+    "stride 2": (8, 8, 3, (2, 2), "SAME"),
+    "1x1, stride 2": (6, 6, 1, (2, 2), "VALID"),
+    "7x7, uneven": (14, 9, 7, (2, 1), ((3, 3), (2, 4))),
+}
+
+
+def arrays(height, width, kernel, dtype=FLOAT32, batch=5):
+    keys = jax.random.split(jax.random.key(0), 4)
+    shapes = ((batch, height, width, 16), (kernel, kernel, 16, 8)) * 2
+    return [jax.random.normal(key, shape, dtype) for key, shape in zip(keys, shapes, strict=True)]
+
+
+def by_lax(strides, padding):
+    return lambda x, w: lax.conv_general_dilated(x, w, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def everything(function, x, w, dx, dw):
+    """The value and its derivatives: forward, backward, second order, and under vmap."""
+
+    def along(x, w):
+        return jax.jvp(function, (x, w), (dx, dw))
+
+    y, dy = along(x, w)
+    members = jax.vmap(function)(jnp.stack([x, dx]), jnp.stack([w, dw]))
+    shared = jax.vmap(function, (0, None))(jnp.stack([x, dx]), w)
+    second = jax.grad(lambda x, w: jnp.sum(jnp.square(along(x, w)[1])), (0, 1))(x, w)
+    return y, dy, jax.vjp(function, x, w)[1](dy), members, shared, second
+
+
+def assert_same_function(function, reference, inputs, rtol):
+    ours, theirs = (jax.jit(everything, static_argnums=0)(way, *inputs) for way in (function, reference))
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=0, atol=rtol * np.abs(b).max())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_product_is_the_convolution(name):
+    height, width, kernel, strides, padding = SMALL[name]
+    x, w, *rest = arrays(height, width, kernel)
+    geometry = geometry_of(x, w, strides, padding)
+    assert_same_function(lambda x, w: product(x, w, geometry), by_lax(strides, padding), (x, w, *rest), 1e-5)
+    assert quick_way(geometry, FLOAT32) is not None
+
+
+def test_a_product_in_double_precision(float64):
+    inputs = arrays(2, 2, 3, jnp.dtype("float64"))
+    strides, padding = (1, 1), ((1, 1), (1, 1))
+    assert_same_function(lambda x, w: convolve(x, w, strides, padding), by_lax(strides, padding), inputs, 1e-13)
+
+
+def test_bfloat16_and_dilation_are_left_to_xla():
+    x, w, *_ = arrays(2, 2, 3, jnp.dtype("bfloat16"))
+    assert quick_way(geometry_of(x, w, (1, 1), "SAME"), x.dtype) is None
+    np.testing.assert_array_equal(convolve(x, w, (1, 1), "SAME"), by_lax((1, 1), "SAME")(x, w))
+    x, w, *_ = arrays(5, 5, 3)
+    reference = lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", rhs_dilation=(2, 2), dimension_numbers=("NHWC", "HWIO", "NHWC")
+    )
+    np.testing.assert_array_equal(convolve(x, w, (1, 1), "SAME", rhs_dilation=(2, 2)), reference)
+
+
+def test_several_devices_share_xlas_convolution():
+    x, w, *_ = arrays(2, 2, 3)
+    geometry = geometry_of(x, w, (1, 1), "SAME")
+    mesh = jax.sharding.AbstractMesh((2,), ("data",))
+    with jax.sharding.use_abstract_mesh(mesh):
+        assert quick_way(geometry, FLOAT32) is None
+
+
+def test_the_layer_takes_the_product_on_a_cpu_and_the_convolution_elsewhere():
+    layer, x = conv(4, 3, padding=1, dtype=FLOAT32, name="layer"), jnp.ones((2, 2, 2, 3))
+    weights = layer.init(jax.random.key(0), x)
+    lowered = {
+        platform: jax.jit(layer.apply).trace(weights, x).lower(lowering_platforms=(platform,)).as_text()
+        for platform in ("cpu", "tpu")
+    }
+    assert "stablehlo.convolution" not in lowered["cpu"]
+    assert "stablehlo.convolution" in lowered["tpu"]
+
+
+needs_onednn = pytest.mark.skipif(not onednn.available(), reason="needs extensions/onednn (make onednn)")
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", LARGE)
+def test_onednns_convolution_is_xlas(name):
+    height, width, kernel, strides, padding = LARGE[name]
+    x, w, *rest = arrays(height, width, kernel)
+    geometry = geometry_of(x, w, strides, padding)
+    assert_same_function(lambda x, w: onednn.convolution(x, w, geometry), by_lax(strides, padding), (x, w, *rest), 1e-5)
+    with portable():
+        assert quick_way(geometry, FLOAT32) is None
+
+
+@needs_onednn
+@pytest.mark.parametrize("stride", [1, 2])
+def test_onednns_grouped_convolution_is_xlas(stride):
+    keys = jax.random.split(jax.random.key(0), 4)
+    shapes = ((3, 8, 8, 12), (5, 5, 1, 12)) * 2
+    inputs = [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
+    geometry = geometry_of(*inputs[:2], (stride, stride), "SAME", 12)
+    assert_same_function(
+        lambda x, w: onednn.convolution(x, w, geometry),
+        lambda x, w: onednn.by_xla(x, w, kind="forward", geometry=geometry),
+        inputs,
+        1e-5,
+    )
+
+
+@needs_onednn
+def test_onednn_gives_the_same_bits_twice():
+    x, w, *_ = arrays(16, 16, 3, batch=7)
+    geometry = geometry_of(x, w, (1, 1), "SAME")
+    step = jax.jit(jax.grad(lambda w, x: jnp.sum(jnp.square(onednn.convolution(x, w, geometry)))))
+    first = np.asarray(step(w, x))
+    for _ in range(20):
+        np.testing.assert_array_equal(step(w, x), first)
