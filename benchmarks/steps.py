@@ -107,6 +107,7 @@ def refuse_other_work(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 def show(name: str, settings: dict[str, Any], about: dict[str, Any], result: dict[str, Any]) -> None:
     """One line of the table."""
     ratio, ours, theirs = result["ratio"], result["ours_s"], result["theirs_s"]
+    used = result["processor"]
     batch = f"{settings['batch']}" + (f"+{settings['unlabeled_batch']}" if settings["unlabeled_batch"] else "")
     print(
         f"{name} {settings['method']}, batch {batch}, {settings['size']}×{settings['size']}: "
@@ -114,7 +115,10 @@ def show(name: str, settings: dict[str, Any], about: dict[str, Any], result: dic
         f"metapl {1e3 * ours['median']:.0f} ms (best {1e3 * ours['best']:.0f}, "
         f"{about['gflop'] / ours['best']:.0f} GFLOP/s), "
         f"PyTorch {1e3 * theirs['median']:.0f} ms (best {1e3 * theirs['best']:.0f}, "
-        f"{about['gflop'] / theirs['best']:.0f} GFLOP/s)",
+        f"{about['gflop'] / theirs['best']:.0f} GFLOP/s); "
+        f"processor time {used['ratio']['median']:.2f}× [{used['ratio']['low']:.2f}, {used['ratio']['high']:.2f}], "
+        f"{1e3 * used['ours_s']['median']:.0f} and {1e3 * used['theirs_s']['median']:.0f} ms; "
+        f"convolutions by {'oneDNN' if about['onednn'] else 'XLA'}",
         flush=True,
     )
 

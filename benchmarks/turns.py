@@ -26,9 +26,9 @@ def serve(about: dict[str, Any], work: Callable[[int], None]) -> None:
     _send({**about, "seconds": time.perf_counter() - begin})
     for line in sys.stdin:
         work(1)  # not timed: the caches still hold the other side's data
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         work(int(line))
-        _send({"seconds": time.perf_counter() - begin})
+        _send({"seconds": time.perf_counter() - begin, "processor_s": time.process_time() - used})
 
 
 def _send(message: dict[str, Any]) -> None:
@@ -46,15 +46,15 @@ class Side:
         self.steps = max(1, round(TURN_S / self.about.pop("seconds")))
         self.child.send_signal(signal.SIGSTOP)
 
-    def turn(self) -> float:
-        """Seconds for one step, measured while only this side runs."""
+    def turn(self) -> tuple[float, float]:
+        """Seconds for one step, by the clock and of all cores together, measured while only this side runs."""
         assert self.child.stdin is not None
         self.child.send_signal(signal.SIGCONT)
         self.child.stdin.write(f"{self.steps}\n")
         self.child.stdin.flush()
-        seconds: float = self._receive()["seconds"]
+        answer = self._receive()
         self.child.send_signal(signal.SIGSTOP)
-        return seconds / self.steps
+        return answer["seconds"] / self.steps, answer["processor_s"] / self.steps
 
     def close(self) -> None:
         """Close the child's input, so that it ends."""
@@ -79,8 +79,14 @@ def compare(ours: Side, theirs: Side, rounds: int) -> dict[str, Any]:
         first, second = (ours, theirs) if round_ % 2 == 0 else (theirs, ours)
         times = {first: first.turn(), second: second.turn()}
         pairs.append((times[ours], times[theirs]))
+    clock, processor = (_summary([(ours[kind], theirs[kind]) for ours, theirs in pairs]) for kind in (0, 1))
+    return clock | {"processor": processor}
+
+
+def _summary(pairs: list[tuple[float, float]]) -> dict[str, Any]:
+    """Return the ratios of the rounds and the times of each side."""
     ratios = [theirs_s / ours_s for ours_s, theirs_s in pairs]
-    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive") if rounds > 1 else ratios * 3
+    low, median, high = statistics.quantiles(ratios, n=4, method="inclusive") if len(ratios) > 1 else ratios * 3
     (our_s, their_s) = (list(times) for times in zip(*pairs, strict=True))
     return {
         "ratio": {"median": median, "low": low, "high": high, "of_best": min(their_s) / min(our_s)},
