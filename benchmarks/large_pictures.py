@@ -49,14 +49,15 @@ def reading(paths: list[Path], size: int) -> Callable[[], Any]:
 
 def viewing(stored: int, size: int, batch: int) -> Callable[[], Any]:
     """Make the weak and the strong view of a batch."""
-    config = views.Augmentation(size=size, weak=views.WeakView(crop="resized"), strong=RandAugment())
+    strong = RandAugment()
+    config = views.Augmentation(size=size, weak=views.WeakView(crop="resized"), strong=strong)
     pictures = jax.random.bits(jax.random.key(0), (batch, stored, stored, 3), jnp.uint8)
 
     @jax.jit
     def both(pictures: Array, key: Array) -> tuple[Array, Array]:
         weak_key, strong_key = jax.random.split(key)
         weak = views.weak(config, pictures, weak_key)
-        return views.normalize(config, weak), views.normalize(config, distort(config.strong, weak, strong_key))
+        return views.normalize(config, weak), views.normalize(config, distort(strong, weak, strong_key))
 
     keys: Iterator[Array] = (jax.random.key(number) for number in range(10**6))
     return lambda: both(pictures, next(keys))

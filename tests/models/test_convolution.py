@@ -47,7 +47,12 @@ def everything(function, x, w, dx, dw):
     members = jax.vmap(function)(jnp.stack([x, dx]), jnp.stack([w, dw]))
     shared = jax.vmap(function, (0, None))(jnp.stack([x, dx]), w)
     second = jax.grad(lambda x, w: jnp.sum(jnp.square(along(x, w)[1])), (0, 1))(x, w)
-    return y, dy, jax.vjp(function, x, w)[1](dy), members, shared, second
+
+    def length_of_gradients(x, w, dy):
+        return sum(jnp.sum(jnp.square(gradient)) for gradient in jax.vjp(function, x, w)[1](dy))
+
+    of_gradients = jax.grad(length_of_gradients, (0, 1, 2))(x, w, dy)
+    return y, dy, jax.vjp(function, x, w)[1](dy), members, shared, second, of_gradients
 
 
 def assert_same_function(function, reference, inputs, rtol):
