@@ -65,12 +65,17 @@ def _to_learn_from(pictures: SplitSource, config: Features) -> list[NDArray[np.u
     return [_some(array, MOST_TO_LEARN_FROM * len(array) // total) for array in examples]
 
 
-def stored(prepared: Prepared, role: str, count: Count = lambda rows: None) -> Stored:
-    """The features of a role's pictures [N, 1 + 2 V, D]: what is missing of their file is computed."""
+def stored(prepared: Prepared, role: str, count: Count = lambda rows: None, only_eval_view: bool = False) -> Stored:
+    """The features of a role's pictures [N, 1 + 2 V, D]: what is missing of their file is computed.
+
+    The eval view alone, [N, 1, D], has a file of its own: it takes a fraction of the time, and some need no other.
+    """
     config, examples = prepared.config, prepared.examples[role]
     limited = role == "unlabeled" and config.unlabeled and not config.labels_per_class
     path = prepared.folder / (f"{role}-{len(examples)}.npy" if limited else f"{role}.npy")
-    pairs = config.views if role in TRAINING else 0
+    pairs = config.views if role in TRAINING and not only_eval_view else 0
+    if only_eval_view:
+        path = path.with_name(f"{path.stem}-eval.npy")
     if not path.exists():
         views_of_each = f", {1 + 2 * pairs} views of each" if pairs else ""
         prepared.say(f"encoding {len(examples):,} {role} pictures{views_of_each}; kept in {prepared.folder}")

@@ -99,7 +99,9 @@ def eval_view(prepared: Prepared, role: str, count: Callable[[str, int], Callabl
         width = load.stored(prepared, "labeled").shape[-1]
         return np.zeros((0, width), np.float32)
     total = len(prepared.examples[role])
-    return np.asarray(load.stored(prepared, role, count(f"encoding {role}", total))[:, 0], np.float32)
+    # Heads need several views of labelled and unlabelled pictures; those of the few labelled ones are made at once.
+    only = role == "unlabeled"
+    return np.asarray(load.stored(prepared, role, count(f"encoding {role}", total), only)[:, 0], np.float32)
 
 
 def number_of_folds(labels: Labels, val: int) -> int:

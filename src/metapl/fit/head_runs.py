@@ -4,13 +4,13 @@ METHOD-heads/ has a seed for each fold, which it is not trained on: these say ho
 trained on all labels: they are the rung's model. All train at once, in one compiled program.
 """
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 
 from metapl.config import Config
+from metapl.data.sources.features import Features
 from metapl.features.folds import held_fold
 from metapl.fit.encoded import Encoded
 from metapl.fit.heads import log_probabilities
@@ -41,10 +41,9 @@ def trained(out: Path, name: str, config: Config, some: Encoded, console: Consol
     return predicted, heads
 
 
-def settings(method: recipe.Method, some: Encoded, request: Request, steps: int) -> Config:
+def settings(method: recipe.Method, features: Features, request: Request, steps: int) -> Config:
     """The settings of a run of heads."""
-    base = Config(seed=request.seed, data=dataclasses.replace(some.settings, folds=some.folds))
-    return recipe.settings(method, base, steps)
+    return recipe.settings(method, Config(seed=request.seed, data=features), steps)
 
 
 def steps_for(request: Request, budget_s: float) -> int:

@@ -25,6 +25,8 @@ from rich.console import Console
 
 from metapl import data
 from metapl.config import Config, Stage
+from metapl.data.sources.features import Features
+from metapl.features import load
 from metapl.fit import classical, head_runs, network, select
 from metapl.fit import encoded as encoding
 from metapl.fit import rung as rungs
@@ -34,7 +36,7 @@ from metapl.fit.curve import learning_curve
 from metapl.fit.encoded import Encoded
 from metapl.fit.folder import FORMAT, MODEL, write_json
 from metapl.fit.heads import keep, kept, log_probabilities
-from metapl.fit.plan import Plan, affordable
+from metapl.fit.plan import SHARE_FOR_ENCODING, VIEWS, Plan, affordable
 from metapl.fit.request import Request
 from metapl.fit.rung import About, Predictions, Rung
 from metapl.models.assemble import Head
@@ -58,6 +60,7 @@ TITLES = {
     "baseline": "a network, trained on the labels",
     "network": "the same network with Meta Pseudo Labels",
 }
+LEAST_UNLABELED = 300  # pictures; heads are not tried on fewer, unless there are no more
 LEAST_FOR_A_NETWORK_S = 120.0  # seconds that must be left
 
 
@@ -105,8 +108,9 @@ def climb(climb: Climb) -> None:
                 encode_unlabeled(climb)
                 for name in classical.WITH_UNLABELED:
                     classical_rung(climb, name)
-                for method in head_runs.METHODS:
-                    head_rung(climb, method)
+                if encode_views(climb):
+                    for method in head_runs.METHODS:
+                        head_rung(climb, method)
             ensemble(climb)
             network_rungs(climb)
     except Stopped as stopped:
@@ -168,14 +172,40 @@ def encode_unlabeled(climb: Climb) -> None:
     count = climb.facts["unlabeled"]
     if (limit := climb.plan.get("unlabeled")) is None:
         view_s = climb.plan.get("view_s") or 0.0
-        limit = climb.plan.decide("unlabeled", affordable(count, view_s, climb.clock.budget_s))
+        possible = affordable(count, view_s, SHARE_FOR_ENCODING * climb.clock.budget_s, views=1)
+        limit = climb.plan.decide("unlabeled", min(count, max(LEAST_UNLABELED, possible)))
     if limit < count:
         climb.say(f"the budget allows to encode {limit:,} of the {count:,} unlabelled pictures")
     settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
         prepared = data.prepare_features(settings, (), climb.say)
+        climb.encoded = encoding.with_unlabeled(climb.features, prepared, Pace(screen.counting, stop, 0))
+
+
+def encode_views(climb: Climb) -> bool:
+    """Encode the views of unlabelled pictures that heads learn from; False if there is too little time for that."""
+    if (limit := climb.plan.get("views_of")) is None:
+        left_s = min(SHARE_FOR_ENCODING * climb.clock.budget_s, (climb.clock.left_s - FOR_THE_VERDICT_S) / 3)
+        view_s, total = climb.plan.get("view_s") or 0.0, climb.facts["unlabeled"]
+        limit = affordable(total, view_s, left_s, views=1 + 2 * VIEWS)
+        if limit < min(LEAST_UNLABELED, total):
+            for name in head_runs.METHODS:
+                climb.left_out.setdefault(name, "there was too little time to encode views of unlabelled pictures")
+            return False
+        climb.plan.decide("views_of", limit)
+    with listening(climb) as stop, runlog.progress(climb.console) as screen:
+        prepared = data.prepare_features(head_features(climb), (), climb.say)
         pace = Pace(screen.counting, stop, prepared.config.views)
-        climb.encoded = encoding.with_unlabeled(climb.features, prepared, pace)
+        load.stored(prepared, "unlabeled", pace("encoding views of unlabeled", len(prepared.examples["unlabeled"])))
+    return True
+
+
+def head_features(climb: Climb) -> Features:
+    """The features that heads are trained on."""
+    limit = climb.plan.get("views_of")
+    return dataclasses.replace(
+        climb.features.settings, unlabeled=limit if limit < climb.facts["unlabeled"] else 0, folds=climb.features.folds
+    )
 
 
 @contextmanager
@@ -262,7 +292,7 @@ def head_rung(climb: Climb, name: Method) -> None:
 def head_settings(climb: Climb, name: Method) -> Config:
     """The settings of a run of heads."""
     steps = climb.plan.decide("head_steps", head_runs.steps_for(climb.request, climb.clock.budget_s))
-    return head_runs.settings(name, climb.features, climb.request, steps)
+    return head_runs.settings(name, head_features(climb), climb.request, steps)
 
 
 def ensemble(climb: Climb) -> None:

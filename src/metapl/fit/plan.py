@@ -16,7 +16,7 @@ from metapl.models import packages
 from metapl.schema import from_dict, to_dict
 
 VIEWS = 3  # stored pairs of a weak and a strong view of each picture
-SHARE_FOR_ENCODING = 0.35  # of the budget, for the unlabelled pictures
+SHARE_FOR_ENCODING = 0.25  # of the budget, for the unlabelled pictures as they are, and as much for their views
 LARGEST_FOR_PATCHES, LARGEST_FOR_NETWORKS = 64, 160  # sides in pixels that pictures are cut and scaled to
 
 
@@ -63,7 +63,6 @@ def features(out: Path, request: Request, side: int) -> Features:
     )
 
 
-def affordable(count: int, view_s: float, budget_s: float) -> int:
-    """How many of `count` unlabelled pictures can be encoded in their share of the budget, at least a few hundred."""
-    possible = int(SHARE_FOR_ENCODING * budget_s / max(view_s * (1 + 2 * VIEWS), 1e-9))
-    return min(count, max(possible, 300))
+def affordable(count: int, view_s: float, seconds: float, views: int) -> int:
+    """How many of `count` unlabelled pictures can be encoded, with so many views of each, in this time."""
+    return min(count, int(seconds / max(view_s * views, 1e-9)))
