@@ -25,6 +25,7 @@ def loaded(folder) -> read.ReportedRun:
         ("digits_mpl_supervised_small", "Supervised + MPL + finetuning"),
         ("digits_mpl_pseudo_labels_small", "Pseudo Labels + MPL + finetuning"),
         ("digits_mpl_regularizer_small", "Supervised + MPL as a regulariser + finetuning"),
+        ("digits_mpl_mean_teacher_none_small", "Mean Teacher + MPL (no feedback) + finetuning"),
         ("digits_pseudo_labels_small", "Pseudo Labels"),
     ],
 )

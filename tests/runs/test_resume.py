@@ -49,7 +49,7 @@ activation = "relu"
 steps = 30
 labeled_batch = 10
 unlabeled_batch = 10
-method = {name = "mpl", consistency = {weight = 1.0}}
+method = {name = "mpl", own = {name = "simmatch", width = 8}}
 [[stages]]
 steps = 12
 labeled_batch = 10

@@ -68,18 +68,20 @@ def title(loaded: ReportedRun) -> str:
 
 def _of_stage(method: Mapping[str, Any]) -> str:
     name = str(method.get("name", "?"))
+    titles = {settings.name: settings.title for settings in METHODS}
     strong = "strong" in (method.get("view"), method.get("labeled_view"))
     extras = [word for word, on in (("Mixup", method.get("mixup")), ("RandAugment", strong)) if on]
     if name == "mpl":
         consistency = table(method.get("consistency"))
         kind = "Pseudo Labels" if consistency.get("labels") == "hard" else "UDA"
         teacher = kind if consistency.get("weight") else "/".join(extras) or "Supervised"
+        if own := table(method.get("own")).get("name"):
+            teacher = titles.get(str(own), str(own))
         silent = table(method.get("feedback")).get("estimator") == "none"
         return f"{teacher} + MPL" + (" (no feedback)" if silent else "")
     if name == "supervised":
         smooth = ["label smoothing"] if method.get("label_smoothing") else []
         return "/".join(extras + smooth) or "Supervised"
-    titles = {settings.name: settings.title for settings in METHODS}
     return titles.get(name, name)
 
 
