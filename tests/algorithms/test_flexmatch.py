@@ -9,20 +9,20 @@ from metapl.algorithms import flexmatch
 from tests.algorithms.single_steps import ROWS, SGD, assert_close, begin, descended, labeled_loss, log_p, predict, seen
 
 pytestmark = pytest.mark.usefixtures("float64")
-BEFORE = np.array([0, 0, 0, 1, 0, -1, -1, 2, 2, 0, 1, 2])
+BEFORE = np.array([0, 0, 0, 1, 0, -1, -1, 2, 2, -1, -1, 2])
 
 
 def test_one_step_by_hand():
     views = seen()
-    method = flexmatch.FlexMatch(2.5, threshold=0.8, optimizer=SGD)
+    method = flexmatch.FlexMatch(2.5, threshold=0.9, optimizer=SGD)
     algorithm, state = begin(method, jnp.asarray(BEFORE, jnp.int32))
     after, metrics = algorithm.step(state, views, jax.random.key(1))
 
     q = predict(state.params, views.weak)
-    beta = np.array([5, 2, 3]) / 5
-    kept = [i for i in range(8) if q[i].max() >= 0.8 * beta[q[i].argmax()] / (2 - beta[q[i].argmax()])]
-    sure = [i for i in range(8) if q[i].max() >= 0.8]
-    assert len(sure) < len(kept) < 8  # the classes' thresholds matter
+    beta = np.array([4, 1, 3]) / 4
+    kept = [i for i in range(8) if q[i].max() >= 0.9 * beta[q[i].argmax()] / (2 - beta[q[i].argmax()])]
+    sure = [i for i in range(8) if q[i].max() >= 0.9]
+    assert (len(sure), len(kept)) == (1, 6)  # 4, if the threshold were τ β
 
     def loss(params):
         strong = log_p(params, views.strong)
