@@ -109,7 +109,7 @@ def objective(config: EnAET, network: Network, steps: int) -> Objective:
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
         own = mix.loss(params, learner, views, key)
         if not learner.memory:
-            return own
+            return own._replace(memory=learner.memory)
         key = jax.random.fold_in(key, 1)
         weak, _ = network.apply(params, learner.stats, views.weak, train=True, key=key)
         features, _ = network.features(params, learner.stats, views.weak, train=True, key=key)
