@@ -41,12 +41,13 @@ def views() -> Views:
 
 
 def distance(one, many) -> float:
-    """‖one − many‖ / ‖one‖ over the weights of all networks, and the largest difference of a metric."""
+    """‖one − many‖ / ‖one‖ over the weights of all networks, and the largest difference of a metric, of 1 or itself."""
     (state, metrics), (other, others) = one, many
     pairs = list(zip(*map(jax.tree.leaves, (state, other)), strict=True))
     floats = [(np.asarray(a), np.asarray(b)) for a, b in pairs if np.issubdtype(np.asarray(a).dtype, np.floating)]
     apart = np.sqrt(sum(np.sum((a - b) ** 2) for a, b in floats) / sum(np.sum(a**2) for a, _ in floats))
-    told = max(np.max(np.abs(np.asarray(metrics[name]) - np.asarray(others[name]))) for name in metrics)
+    values = [(np.asarray(metrics[name]), np.asarray(others[name])) for name in metrics]
+    told = max(np.max(np.abs(a - b) / np.maximum(1, np.abs(a))) for a, b in values)
     return max(float(apart), float(told))
 
 
