@@ -89,9 +89,7 @@ def chosen(climb: Climb) -> list[str]:
     """What the program chose, and why."""
     settings, some = climb.features.settings, climb.features
     encoders = {"patches": "k-means patches learnt from your own pictures, because no pretrained network is installed"}
-    about = encoders.get(
-        settings.encoder, f"{settings.encoder}, trained on ImageNet, at {settings.encoder_size} pixels"
-    )
+    about = encoders.get(settings.encoder, f"{settings.init_from or settings.encoder}, a pretrained network")
     said = [
         f"features: {about}",
         f"pictures of {settings.size}×{settings.size} pixels (your median side: {climb.facts['side']} px)",

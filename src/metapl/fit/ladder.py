@@ -316,7 +316,7 @@ def ensemble(climb: Climb) -> None:
 
 def network_rungs(climb: Climb) -> None:
     """Train a network itself, if it is asked for, or if nothing is pretrained and there is time."""
-    asked = climb.request.network != "auto" or bool(climb.request.init_from)
+    asked = climb.request.network != "auto"
     if not asked and (why := why_no_network(climb)):
         climb.left_out.setdefault(network.NETWORK, why)
         return
@@ -340,7 +340,7 @@ def why_no_network(climb: Climb) -> str:
     """Why training a network itself is not worth trying; empty if it is."""
     if rungs.finished(climb.out, network.BASELINE) or climb.plan.get("network"):
         return ""
-    if climb.features.settings.encoder != "patches" and runtime.is_cpu():
+    if climb.features.settings.encoder != "patches" and not climb.request.init_from and runtime.is_cpu():
         return "on a CPU, the pretrained network would need hours to be finetuned; --network trains a small one"
     if climb.clock.left_s < max(LEAST_FOR_A_NETWORK_S, climb.clock.budget_s / 4):
         return "too little time was left to train a network"

@@ -14,7 +14,10 @@ from metapl.fit.listing import ARRAYS, LIST
 from metapl.fit.request import Request
 from metapl.models import packages
 from metapl.schema import from_dict, to_dict
+from metapl.start_from.find import absolute
+from metapl.start_from.recognise import recognise
 
+ENCODERS = ("resnet", "efficientnet", "efficientnet_lite", "vit", "convnext")  # networks whose features are used
 VIEWS = 3  # stored pairs of a weak and a strong view of each picture
 SHARE_FOR_ENCODING = 0.25  # of the budget, for the unlabelled pictures as they are, and as much for their views
 LARGEST_FOR_PATCHES, LARGEST_FOR_NETWORKS = 64, 160  # sides in pixels that pictures are cut and scaled to
@@ -46,21 +49,32 @@ class Plan:
 
 def features(out: Path, request: Request, side: int) -> Features:
     """The features that suit pictures whose shorter sides have a median of `side` pixels."""
-    settled = data.settled(Features(encoder=request.features))
-    assert isinstance(settled, Features)
-    pretrained = settled.encoder in packages.NAMES
-    size = request.size or min(side, LARGEST_FOR_NETWORKS if pretrained else LARGEST_FOR_PATCHES)
+    encoder = encoder_of(request)
+    size = request.size or min(side, LARGEST_FOR_PATCHES if encoder.encoder == "patches" else LARGEST_FOR_NETWORKS)
     name = LIST if (out / LIST).is_file() else ARRAYS
     return Features(
         source=str((out / name).absolute()),
         outside=True,
         size=size,
-        encoder=settled.encoder,
-        encoder_size=128,
+        encoder=encoder.encoder,
+        init_from=encoder.init_from,
+        encoder_size=encoder.encoder_size,
         views=VIEWS,
         mirrored=request.mirror,
         shift_pixels=max(1, size // 8),
     )
+
+
+def encoder_of(request: Request) -> Features:
+    """Settings that name the encoder: what --init-from names if it is made for pictures, else what --features says."""
+    name = request.init_from
+    if name in packages.NAMES:
+        return Features(encoder=name)  # type: ignore[arg-type]
+    if name and recognise(name).model.name in ENCODERS:
+        return Features(encoder="network", init_from=absolute(name), encoder_size=0)
+    settled = data.settled(Features(encoder=request.features))
+    assert isinstance(settled, Features)
+    return settled
 
 
 def affordable(count: int, view_s: float, seconds: float, views: int) -> int:

