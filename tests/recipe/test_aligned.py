@@ -53,9 +53,19 @@ def test_a_class_without_labels_is_never_predicted(clouds):
 def test_without_unlabelled_examples_it_is_logistic_regression(clouds):
     x, y = clouds
     head = self_training(x[:30], y[:30], x[:0], 3)
-    expected = LogisticRegression(C=1e-2, tol=1e-3).fit(x[:30], y[:30])
+    expected = LogisticRegression(C=1e-2 * 1280 / np.sum(x[:30].var(0)), tol=1e-3).fit(x[:30], y[:30])
     logits, _ = models.build(head.model, 3).apply(*head.weights, x, train=False)
     assert np.mean(np.argmax(logits, -1) == expected.predict(x)) > 0.99
+
+
+def test_the_scale_and_the_place_of_features_do_not_matter(clouds):
+    x, y = clouds
+    predictions = []
+    for features in (x, 0.01 * x + 3):
+        head = self_training(features[:30], y[:30], features[100:400], 3)
+        logits, _ = models.build(head.model, 3).apply(*head.weights, features, train=False)
+        predictions.append(np.argmax(logits, -1))
+    assert np.mean(predictions[0] == predictions[1]) > 0.99
 
 
 @pytest.mark.parametrize("rows", [10, 90])

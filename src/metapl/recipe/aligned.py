@@ -1,6 +1,7 @@
 """Self-training with aligned labels: a linear head on features that learns from its own labels for all pictures.
 
-    x'  = V x                                           V: the leading principal directions of all features
+    x'  = V x                                           V: the leading principal directions of all features, which
+                                                        are centred and scaled to a mean ‖x‖² of 1,280
     θ   = logistic regression on the labelled examples
     repeat:
       Q = softmax(θ x'_u)                               [unlabelled examples, classes]
@@ -34,6 +35,9 @@ from metapl.models.assemble import Head, linear
 DIRECTIONS = 256  # at most
 ROUNDS, SCALINGS = 5, 20
 FIRST_C = 1e-2
+SQUARE = (
+    1280.0  # mean of ‖x‖² after scaling, as EfficientNet-Lite's features have it: C means the same for all features
+)
 STRENGTH = 10.0  # C is this, divided by the number of examples
 LABELED_WEIGHT = 2.0
 ABSENT = -30.0  # the logit of a class without labelled examples
@@ -48,6 +52,10 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head
     present, own = np.unique(y, return_inverse=True)
     shares = np.bincount(own) / len(own)
     everything = np.concatenate([x, unlabeled]).astype(np.float32)
+    mean = everything.mean(0)
+    everything -= mean
+    scale = np.sqrt(SQUARE / max(float(np.mean(np.sum(everything**2, -1))), 1e-12))
+    everything *= scale
     directions = leading(everything)
     near, far = everything[: len(x)] @ directions, everything[len(x) :] @ directions
     model = _regression(FIRST_C).fit(near, own)
@@ -61,12 +69,13 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head
             )
     kernel, intercept = np.zeros((classes, x.shape[1])), np.full(classes, ABSENT)
     rows, bias = _of_all_classes(model)
-    kernel[present], intercept[present] = rows @ directions.T, bias
+    kernel[present] = scale * rows @ directions.T
+    intercept[present] = bias - kernel[present] @ mean
     return linear(kernel, intercept)
 
 
 def leading(features: Values) -> Values:
-    """V: orthonormal directions of the largest variance [D, at most 256]; features are standardised already."""
+    """V: orthonormal directions of the largest variance [D, at most 256] of centred features."""
     if len(features) < features.shape[1]:
         return np.asarray(np.linalg.svd(features, full_matrices=False)[2][:DIRECTIONS].T)
     return np.asarray(np.linalg.eigh(features.T @ features)[1][:, ::-1][:, :DIRECTIONS])
