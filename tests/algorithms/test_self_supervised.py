@@ -14,6 +14,8 @@ import pytest
 from metapl import algorithms, models
 from metapl.algorithms.byol import BYOL
 from metapl.algorithms.moco import MoCo
+from metapl.algorithms.pcl import PCL
+from metapl.algorithms.pirl import PIRL
 from metapl.algorithms.simclr import SimCLR
 from metapl.algorithms.supervised import Supervised
 from metapl.models.mlp import MLP
@@ -26,6 +28,8 @@ METHODS = [
     SimCLR(0.5, hidden=32, width=16, optimizer=SGD),
     BYOL(0.99, hidden=32, width=16, optimizer=SGD),
     MoCo(256, 0.2, 0.99, hidden=32, width=16, optimizer=SGD),
+    PCL((4, 8), 20, 20, 5, queue=256, temperature=0.2, key_decay=0.99, hidden=32, width=16, optimizer=SGD),
+    PIRL(64, 0.2, width=16, enlarge=True, optimizer=SGD),
 ]
 
 
