@@ -132,7 +132,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         (["data", "select", "p.csv", "--near", "99"], "p.csv"),
         (["bench"], "bench takes a network (mlp"),
         (["bench", "mlpp"], "'mlpp' is neither a network (mlp"),
-        (["bench", "mlp", "mplx"], "'mplx' is not a method; the methods are supervised, pseudo_labels, uda, fixmatch"),
+        (["bench", "mlp", "mplx"], "'mplx' is not a method; the methods are supervised, uda, fixmatch"),
         (["bench", "mlp", "mpl", "twice"], "bench takes a network"),
         (["bench", "mlp", "--batch", "0"], "batch takes whole numbers of at least 1, got (0,)"),
         (["bench", "mlp", "--repeats", "0"], "repeats takes a number of at least 1, got 0"),
