@@ -112,7 +112,8 @@ def build(config: PIRL, network: Network, steps: int) -> Algorithm:
         rows = views.indices.unlabeled
         order_key, negatives_key, key = jax.random.split(key, 3)
         m_i = memory[rows]
-        m_n = memory[jax.random.randint(negatives_key, (config.negatives,), 0, len(memory))]
+        drawn = jax.random.randint(negatives_key, (config.negatives,), 0, len(memory))
+        m_n = memory[drawn]
         pieces = patches(views.strong, config.enlarge)  # [9 U, …]
         order = jax.vmap(lambda own: jax.random.permutation(own, SIDE**2))(jax.random.split(order_key, len(rows)))
 
@@ -129,7 +130,8 @@ def build(config: PIRL, network: Network, steps: int) -> Algorithm:
             return jnp.mean(costs), (a, b, stats)
 
         (contrast, (a, b, stats)), gradient = jax.value_and_grad(loss, has_aux=True)(learner.params)
-        nearest = jnp.sum(a * m_i, axis=-1) > jnp.max(a @ m_n.T, axis=-1)
+        others = jnp.where(drawn == rows[:, None], -jnp.inf, a @ m_n.T)  # not the example itself, if it was drawn
+        nearest = jnp.sum(a * m_i, axis=-1) > jnp.max(others, axis=-1)
         new_memory = memory.at[rows].set(direction((m_i + b) / 2))
         return State(learners.update(learner, optimizer, gradient, stats), new_memory), {
             "contrast_loss": contrast,
