@@ -126,21 +126,8 @@ def build(config: PCL, network: Network, steps: int) -> Algorithm:
     def init(key: Array, views: Views, start: Weights | None) -> State:
         assert views.indices is not None  # the loop gives them to methods that declare needs_indices
         total = views.indices.totals.unlabeled
-        if total < max(config.clusters):
-            raise ConfigError(
-                f"method.clusters = {config.clusters}: there are only {total} unlabelled examples; take fewer clusters"
-            )
         queries = learners.create(network, optimizer, key, views.strong, encoder.init(key, views.strong, start))
-        queue_key, memory_key = jax.random.split(jax.random.fold_in(key, config.queue))
-        queue, memory = (
-            direction(jax.random.normal(own, (count, config.width)))
-            for own, count in ((queue_key, config.queue), (memory_key, total))
-        )
-        none = tuple(
-            Prototypes(memory[:count], jnp.full(count, config.temperature), jnp.zeros(total, jnp.int32))
-            for count in config.clusters
-        )
-        return State(queries, queries.current, queue, memory, none)
+        return State(queries, queries.current, *first_memory(config, total, jax.random.fold_in(key, config.queue)))
 
     def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
         assert views.indices is not None
@@ -184,6 +171,23 @@ def build(config: PCL, network: Network, steps: int) -> Algorithm:
         }
 
     return Algorithm(init, step, lambda state: network_of(state.queries.weights))
+
+
+def first_memory(config: PCL, total: int, key: Array) -> tuple[Array, Array, tuple[Prototypes, ...]]:
+    """A queue and a memory of random directions, and prototypes that count only after the warm-up."""
+    if total < max(config.clusters):
+        raise ConfigError(
+            f"method.clusters = {config.clusters}: there are only {total} unlabelled examples; take fewer clusters"
+        )
+    queue, memory = (
+        direction(jax.random.normal(own, (count, config.width)))
+        for own, count in zip(jax.random.split(key), (config.queue, total), strict=True)
+    )
+    prototypes = tuple(
+        Prototypes(memory[:count], jnp.full(count, config.temperature), jnp.zeros(total, jnp.int32))
+        for count in config.clusters
+    )
+    return queue, memory, prototypes
 
 
 def cluster_costs(q: Array, prototypes: Prototypes, rows: Array) -> Array:
