@@ -303,8 +303,9 @@ def _tree(leaves: Mapping[str, NDArray[Any]]) -> Weights:
 def _program(config: Config, classes: int) -> Program:
     """Make the program that fits share if they differ only in data and seed."""
     empty, labels = np.zeros((0, 1), np.float32), np.zeros(0, np.int32)
+    some = np.zeros((1, 1), np.float32)  # prepare refuses semi-supervised methods if there are no unlabelled examples
     names = tuple(map(str, range(classes)))
-    return prepare(config, [Dataset(empty, labels, empty, empty, labels, names)])
+    return prepare(config, [Dataset(empty, labels, some, empty, labels, names)])
 
 
 @lru_cache(maxsize=8)

@@ -186,7 +186,9 @@ def test_color_leaves_grey_pictures_alone():
 
 def test_config_goes_to_a_file_and_back():
     config = RandAugment(layers=1, ops=SVHN_OPS, cutout=16)
-    assert from_dict(RandAugment, to_dict(config), {}) == config
+    values = to_dict(config)
+    assert values.pop("name") == "randaugment"
+    assert from_dict(RandAugment, values, {}) == config
     with pytest.raises(ConfigError, match=r"ops\.0 takes one of .*'rotate'"):
         from_dict(RandAugment, {"ops": ["Rotate"]}, {})
     with pytest.raises(ConfigError, match="magnitude takes a number of at most 30"):

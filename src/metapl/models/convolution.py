@@ -94,6 +94,8 @@ def quick_way(geometry: Geometry, dtype: Any) -> Callable[[Array, Array], Array]
 
 
 def _suits_onednn(geometry: Geometry) -> bool:
+    if not all(isinstance(size, int) for size in geometry.y):
+        return False  # an exported program takes batches of any size
     pixels = math.prod(geometry.y[:3])
     return geometry.groups > 1 or pixels >= FEWEST_PIXELS_FOR_A_CHANNEL * geometry.w[2]
 
