@@ -8,6 +8,7 @@ import pytest
 from metapl.augment import views
 from metapl.augment.randaugment import RandAugment
 from metapl.augment.views import Augmentation, WeakView
+from metapl.config import KINDS
 from metapl.schema import ConfigError, from_dict, to_dict, validate
 from metapl.types import Batch
 from tests.augment.sample_pictures import photographs
@@ -145,8 +146,8 @@ def test_views_are_a_function_of_batch_and_key():
     [
         (Augmentation(mean=(0.5, 0.5)), "mean and std take as many numbers each, got 2 and 1"),
         (Augmentation(std=(0.0,)), "std takes numbers above 0"),
-        (Augmentation(size=224), "a size goes with weak.crop = 'resized', got 224 and 'shift'"),
-        (Augmentation(weak=WeakView(crop="resized")), "a size goes with weak.crop = 'resized', got 0 and 'resized'"),
+        (Augmentation(size=224), "'resized' or 'centre', got 224 and 'shift'"),
+        (Augmentation(weak=WeakView(crop="resized")), "'resized' or 'centre', got 0 and 'resized'"),
         (Augmentation(jitter=-1.0), "jitter takes a number of at least 0"),
     ],
 )
@@ -159,5 +160,5 @@ def test_config_goes_to_a_file_and_back():
     config = Augmentation(
         jitter=0.1, mean=(0.1, 0.2, 0.3), std=(1.0, 1.0, 1.0), weak=STILL, strong=RandAugment(layers=3)
     )
-    assert from_dict(Augmentation, to_dict(config), {}) == config
-    assert from_dict(Augmentation, {"jitter": 0.1}, {}) == Augmentation(jitter=0.1)
+    assert from_dict(Augmentation, to_dict(config), KINDS) == config
+    assert from_dict(Augmentation, {"jitter": 0.1}, KINDS) == Augmentation(jitter=0.1)

@@ -34,7 +34,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
         recognise(str(tmp_path / "text.safetensors"))
     save_file({"encoder.weight": np.zeros((2, 2), np.float32)}, tmp_path / "other.safetensors")
-    with pytest.raises(ConfigError, match="neither from a run of metapl nor timm's"):
+    with pytest.raises(ConfigError, match="neither from a run of metapl nor one of timm's networks"):
         recognise(str(tmp_path / "other.safetensors"))
 
 
