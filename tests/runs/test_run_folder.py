@@ -58,3 +58,13 @@ def test_a_commit_is_named_only_in_a_checkout_of_its_own(tmp_path, monkeypatch):
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
     monkeypatch.setattr(run_folder, "__file__", str(package))
     assert run_folder.commit() is None
+
+
+def test_a_start_that_was_cut_off_can_be_given_again(tmp_path):
+    """It has no config.toml yet, so there is nothing to resume and nothing to lose."""
+    for name in ("lock", "environment.json", "split.json.new"):
+        (tmp_path / name).write_text("")
+    assert run_folder.claim(tmp_path) == tmp_path
+    (tmp_path / "photo.jpg").write_text("")
+    with pytest.raises(ConfigError, match="is not empty, and nothing in it is overwritten"):
+        run_folder.claim(tmp_path)

@@ -24,10 +24,16 @@ from metapl.data.sources.dataset import Dataset
 from metapl.data.splits.manifest import check_manifest
 from metapl.schema import ConfigError
 from metapl.start_from.find import file_of, is_path
-from metapl.system import folders, runtime
-from metapl.system.disk import explaining_disk_errors, write_atomically
+from metapl.system import folders, lock, runtime
+from metapl.system.disk import UNFINISHED, explaining_disk_errors, write_atomically
 
 CONFIG, SPLIT, ENVIRONMENT, RESULT = "config.toml", "split.json", "environment.json", "result.json"
+# All that a start which was killed, or found the disk full, can leave; config.toml is written last.
+LEFT_BY_A_START = (
+    lock.FILE,
+    *(name + end for name in (ENVIRONMENT, SPLIT) for end in ("", UNFINISHED)),
+    CONFIG + UNFINISHED,
+)
 # Entries of environment.json that must not change during a run.
 FIXED = ("config_sha256", "init_from_sha256", "seeds", "seeds_at_once", "data_folders", "folder")
 
@@ -70,7 +76,7 @@ def claim(folder: Path) -> Path:
         raise ConfigError(
             f"--out {folder} holds an unfinished run: metapl resume {folder} goes on with it; or choose another folder"
         )
-    return folders.claim(folder)
+    return folders.claim(folder, LEFT_BY_A_START)
 
 
 def write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) -> None:
@@ -88,7 +94,7 @@ def write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) 
         "init_from_sha256": _sha256_of_weights(settings.config.init_from),
         **runtime.describe(),
     }
-    with explaining_disk_errors(out):
+    with explaining_disk_errors(out, "the same command begins the run"):
         write_atomically(out / ENVIRONMENT, _json(environment | {"checksum": _checksum(environment)}))
         if manifest is not None:
             write_atomically(out / SPLIT, _json(manifest))
