@@ -48,11 +48,14 @@ def _start(settings: str, cache: Path) -> dict[str, float]:
 
 
 def one_step(bench: Bench) -> dict[str, float]:
-    """Do the first step and what comes before it; time each part."""
+    """Do the first step and what comes before it; time each part, and count the programs that came from the cache."""
     import jax
+    from jax import monitoring
 
     from metapl.bench import program
 
+    events: list[str] = []
+    monitoring.register_event_listener(lambda event, **_: events.append(event))
     clock = [time.perf_counter()]
 
     def done(value: Any) -> Any:
@@ -66,7 +69,11 @@ def one_step(bench: Bench) -> dict[str, float]:
     done(jax.block_until_ready(compiled(state, case.views, case.key)))
     parts = [later - earlier for earlier, later in itertools.pairwise(clock)]
     names = ("init_s", "trace_s", "compile_s", "step_s")
-    return {**dict(zip(names, parts, strict=True)), "peak_rss_mib": runtime.peak_rss_bytes() / 2**20}
+    return {
+        **dict(zip(names, parts, strict=True)),
+        "programs_from_cache": events.count("/jax/compilation_cache/cache_hits"),
+        "peak_rss_mib": runtime.peak_rss_bytes() / 2**20,
+    }
 
 
 def main(settings: str) -> None:

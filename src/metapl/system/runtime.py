@@ -60,8 +60,9 @@ def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
     _add_xla_flags([YNN_OPERATIONS, *([QUICK_COMPILE] if quick_compile else [])])
     if keep_programs and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
-        # TwoMoon programs compile in 1 to 4 s each: JAX's own threshold of 1 s would miss some of them.
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+        if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+            # TwoMoon programs compile in 1 to 4 s each: JAX's own threshold of 1 s would miss some of them.
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 
 def keep_memory() -> str:
