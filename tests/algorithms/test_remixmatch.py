@@ -49,8 +49,9 @@ def pictures(shape=(2, 2, 1)) -> Views:
 
 def test_one_step_by_hand():
     views, key = pictures(), jax.random.key(1)
-    method = remixmatch.ReMixMatch(1.5, 0.7, 0.6, views=2, mixup=0.6, average=0.9, ramp_steps=0, optimizer=SGD)
+    method = remixmatch.ReMixMatch(1.5, 0.7, 0.6, views=2, mixup=0.6, average=0.9, ramp_steps=4, optimizer=SGD)
     algorithm, state = begin(method, views=views, network=network())
+    state = state._replace(updates=jnp.int32(1))
     after, metrics = algorithm.step(state, views, key)
     theta, phi = state.params, state.memory.head.params
 
@@ -76,7 +77,7 @@ def test_one_step_by_hand():
         unsupervised = -sum(jnp.sum(y[i] * mixed[i]) for i in range(4, 22)) / 18
         anchored = -sum(jnp.sum(q[i] * plain[i]) for i in range(6)) / 6
         rotation = -sum(told[i, r[i]] for i in range(6)) / 6
-        return supervised + 1.5 * unsupervised + 0.7 * anchored + 0.6 * rotation, rotation
+        return supervised + (1.5 * unsupervised + 0.7 * anchored) / 4 + 0.6 * rotation, rotation
 
     assert_close(after.params, descended(theta, lambda params: loss(params, phi)[0]))
     gradient = jax.grad(lambda head: loss(theta, head)[1])(phi)

@@ -37,9 +37,10 @@ def test_points_get_jitter_and_nothing_else():
     np.testing.assert_array_equal(views.eval_view(Augmentation(jitter=0.5))(points), points)
 
 
-def test_views_in_parts_are_of_the_same_pictures_in_the_same_order():
-    config = Augmentation(weak=STILL, strong=RandAugment(ops=("invert",), layers=1))
-    parts = jax.jit(views.build(config, 2))(BATCH, KEY)
+@pytest.mark.parametrize(("parts", "at_once"), [(2, 0), (1, 5)])
+def test_views_in_parts_are_of_the_same_pictures_in_the_same_order(parts, at_once):
+    config = Augmentation(weak=STILL, strong=RandAugment(ops=("invert",), layers=1), at_once=at_once)
+    parts = jax.jit(views.build(config, parts))(BATCH, KEY)
     labeled, weak = (np.asarray(some) / 127.5 - 1 for some in (BATCH.labeled, BATCH.unlabeled))
     np.testing.assert_allclose(parts.labeled, labeled, atol=1e-5)
     np.testing.assert_allclose(parts.weak, weak, atol=1e-5)
@@ -47,6 +48,19 @@ def test_views_in_parts_are_of_the_same_pictures_in_the_same_order():
     assert (itself ^ inverted).all()
     assert itself.any()
     assert inverted.any()
+
+
+@pytest.mark.parametrize(("at_once", "parts", "loops"), [(0, 1, []), (5, 1, [3]), (5, 2, [2, 3]), (12, 1, [])])
+def test_views_of_no_more_pictures_than_allowed_are_made_at_a_time(at_once, parts, loops):
+    """4 labelled and 12 unlabelled pictures."""
+    config = Augmentation(weak=STILL, strong=RandAugment(ops=("invert",), layers=1), at_once=at_once)
+    program = jax.make_jaxpr(views.build(config, parts))(BATCH, KEY)
+    lengths = (each.params["length"] for each in program.eqns if each.primitive.name == "scan")
+    assert [length for length in lengths if length > 1] == loops  # RandAugment's own loop has one layer
+
+
+def test_parts_of_a_batch_are_equal():
+    assert [views.parts_of(12, fewest) for fewest in (0.5, 1.2, 2.4, 5, 7)] == [1, 2, 3, 6, 12]
 
 
 def test_pictures_come_out_normalised():

@@ -10,8 +10,10 @@ import pytest
 
 from metapl import config as configs
 from metapl import data, models
+from metapl.algorithms.simclr import SimCLR
 from metapl.algorithms.supervised import Supervised
-from metapl.config import Config
+from metapl.augment.views import Augmentation
+from metapl.config import Config, Stage
 from metapl.data.loading import loader
 from metapl.evaluate import held_out
 from metapl.optim import Optimizer
@@ -241,3 +243,16 @@ def test_data_without_unlabelled_examples_are_refused_where_a_stage_needs_some()
     ):
         prepare(config, [none])
     prepare(small("two_moons_supervised"), [none])
+
+
+def test_two_views_that_would_be_the_same_are_refused():
+    stages = (Stage(SimCLR(hidden=4, width=2), 2, 6, 8), Stage(steps=2))
+    points = dataclasses.replace(Config(), stages=stages)
+    (dataset,) = data.load(points.data, [0], ())
+    with pytest.raises(ConfigError, match="simclr compares two views of each example, and these data have one: set"):
+        prepare(points, [dataset])
+    prepare(dataclasses.replace(points, augmentation=Augmentation(jitter=0.1)), [dataset])
+    one_pair = dataset._replace(unlabeled=np.zeros((9, 3, 2), np.float16))
+    with pytest.raises(ConfigError, match=r"data\.views to at least 2 for features"):
+        prepare(points, [one_pair])
+    prepare(points, [dataset._replace(unlabeled=np.zeros((9, 5, 2), np.float16))])

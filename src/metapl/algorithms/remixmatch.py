@@ -5,15 +5,14 @@
     W     = all of (x_l, y_l), (x_u, q), (x_u^1, q), …, (x_u^K, q), shuffled                 x_l, x_u^k: strong views
     (x', p') = Mixup of each of them with its partner in W:  λ ~ Beta(α, α),  λ' = max(λ, 1 − λ)
     L     = CE(p', f(x'; θ)) over the mixed labelled examples
-          + λ_t CE(p', f(x'; θ)) over the mixed unlabelled ones
-          + λ_1 CE(q, f(x_u^1; θ))                                                           not mixed
+          + ρ_t λ_u CE(p', f(x'; θ)) over the mixed unlabelled ones
+          + ρ_t λ_1 CE(q, f(x_u^1; θ))                                                       not mixed
           + λ_r CE(r, g(features(x_u^1 turned by r · 90°); φ)),   r ~ {0, 1, 2, 3}
-    θ'    = θ − η ∇_θ L,   λ_t = λ_u min(1, t / ramp_steps)
+    θ'    = θ − η ∇_θ L,   ρ_t = min(1, t / ramp_steps)
 
-Differences from the paper: the strong views are those of the settings (RandAugment, or AutoAugment), not CTAugment: the
-views are made before the method sees them, so it cannot rate them; Sohn et al. (2020, Section 4) find the two equal in
-FixMatch. p̃ are moving averages, not means over 128 batches. All mixed examples are in one pass. Points have no sides
-to turn: for them the last term is left out.
+The authors' strong view is CTAugment: `augmentation.strong.name = "ctaugment"` (augment/ctaugment.py). ρ_t is in their
+code, not in the paper. Differences from the paper: p̃ are moving averages, not means over 128 batches. All mixed
+examples are in one pass. Points have no sides to turn: for them the last term is left out.
 
 | symbol      | name                                                |
 |-------------|-----------------------------------------------------|
@@ -70,7 +69,7 @@ class ReMixMatch(MethodConfig):
     weight: Annotated[float, Ge(0)] = 1.5
     """λ_u: factor of the mixed unlabelled term after the rise."""
     plain_weight: Annotated[float, Ge(0)] = 0.5
-    """λ_1: factor of the term on a strong view that is not mixed."""
+    """λ_1: factor of the term on a strong view that is not mixed, after the rise."""
     rotation_weight: Annotated[float, Ge(0)] = 0.5
     """λ_r: factor of the rotation term; 0 leaves it out. Digits and letters turned are other ones."""
     views: Annotated[int, Ge(1)] = 8
@@ -81,8 +80,8 @@ class ReMixMatch(MethodConfig):
     """α of Mixup's Beta(α, α)."""
     average: Annotated[float, Ge(0), Lt(1)] = 0.99
     """Share that each step keeps of the moving averages of classes; the authors average 128 batches."""
-    ramp_steps: Annotated[int, Ge(0)] = 1024
-    """Steps over which the factor λ_u rises linearly from 0; 0: no rise."""
+    ramp_steps: Annotated[int, Ge(0)] = 16384
+    """Steps over which λ_u and λ_1 rise linearly from 0; 0: no rise. The authors: 1,024 · 1,024 examples, 64 a step."""
     optimizer: optim.Optimizer = optim.Optimizer()
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of each true label that is spread evenly over all classes."""
@@ -133,8 +132,8 @@ def objective(config: ReMixMatch, network: Network, steps: int) -> Objective:
         unsupervised = jnp.mean(cross_entropies(labels[size:], mixed[size:]))
         anchored = cross_entropy(q, plain)
 
-        factor = ramped(config.weight, config.ramp_steps, learner.updates, q.dtype)
-        unlabeled = factor * unsupervised + config.plain_weight * anchored
+        risen = ramped(1.0, config.ramp_steps, learner.updates, q.dtype)
+        unlabeled = risen * (config.weight * unsupervised + config.plain_weight * anchored)
         metrics = {
             "loss": supervised,
             "unlabeled_loss": unsupervised,

@@ -217,8 +217,8 @@ def _fixed(number: Array) -> Array:
 # Cutout is not drawn like the other operations: every image gets one.
 
 
-def cutout(images: Array, size: int, key: Array) -> Array:
-    """Grey out a square of `size` pixels whose middle is anywhere in the image; it may extend beyond the image."""
+def cutout(images: Array, size: Array | int, key: Array) -> Array:
+    """Grey out a square of `size` pixels, or [B, 1], whose middle is anywhere in the image; it may extend beyond it."""
     batch, height, width, _ = images.shape
     key_y, key_x = jax.random.split(key)
     top = jax.random.randint(key_y, (batch, 1), 0, height) - size // 2

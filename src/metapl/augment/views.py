@@ -14,22 +14,26 @@ keys of its own. Views that a method does not use cost nothing: the compiler dro
 All of it happens on uint8; the last step turns the pixels into floats, normalised with a mean and a deviation.
 """
 
+import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from annotated_types import Ge, Gt, Le, MinLen
+from numpy.typing import NDArray
 
 from metapl.augment import crop
 from metapl.augment.randaugment import CIFAR_OPS, SVHN_OPS, RandAugment
-from metapl.augment.strong import distort
+from metapl.augment.strong import LEARNING, distort
 from metapl.augment.strong_view import StrongView
 from metapl.schema import ConfigError
 from metapl.system.microbatches import join, split
-from metapl.types import Array, Batch, MethodConfig, Views
+from metapl.types import Array, Batch, MethodConfig, PyTree, Views
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ class Augmentation:
     """What is left is divided by it; 0.5 and 0.5 give −1 to 1."""
     weak: WeakView = WeakView()
     strong: StrongView = RandAugment()
+    at_once: Annotated[int, Ge(0)] = 0
+    """Make the views of at most so many pictures of a batch at a time, to save memory; 0: of a whole microbatch.
+    Another number draws other views."""
 
     def check(self) -> None:
         """Check fields against each other."""
@@ -100,17 +107,18 @@ def counts(method: MethodConfig) -> Counts:
     return Counts(max(it.weak for it in needed), max(it.strong for it in needed))
 
 
-def build(
-    config: Augmentation, parts: int = 1, devices: int = 1, number: Counts = ONE_OF_EACH
-) -> Callable[[Batch, Array], Views]:
+def build(config: Augmentation, parts: int = 1, devices: int = 1, number: Counts = ONE_OF_EACH) -> Callable[..., Views]:
     """Make the function from (batch, key) to views; of pictures in so many parts one after another, on so many devices.
 
-    Parts have keys of their own. On TPUs it takes about 1.8 GiB to distort one picture of 512×512: few at a time fit.
+    Its third argument, if there is one, is the memory of a strong view that learns. `at_once` makes more parts of a
+    large batch. Parts have keys of their own. On TPUs it takes about 1.8 GiB to distort one picture of 512×512: few at
+    a time fit.
     """
 
-    def views(batch: Batch, key: Array) -> Views:
+    def views(batch: Batch, key: Array, memory: PyTree = None) -> Views:
         passed_on = batch.labeled_predictions, batch.predictions, batch.indices
         labeled_key, weak_key, strong_key = jax.random.split(key, 3)
+        pair_of = partial(pair_from, memory)
         labeled, labeled_strong = pair_of(batch.labeled, labeled_key, more(key))
         weak, strong = pair_of(batch.unlabeled, weak_key, key if is_point(batch.unlabeled) else strong_key)
         first = Views(labeled, batch.labels, weak, strong, labeled_strong, *passed_on)
@@ -120,30 +128,44 @@ def build(
             more_strong=tuple(strong for _, strong in further[: number.strong - 1]),
         )
 
-    def pair_of(examples: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
+    def pair_from(memory: PyTree, examples: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
         if is_picture(examples):
-            return both(examples, weak_key, strong_key)
+            return both(memory, examples, weak_key, strong_key)
         if has_stored_views(examples):
             return stored_pair(examples, weak_key)
         return examples, _jittered(config, examples, strong_key)  # a weak view of points is what is stored
 
-    def both(pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
-        if parts == 1:
-            return pair(pictures, weak_key, strong_key)
+    def both(memory: PyTree, pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
+        count = parts if not config.at_once else parts_of(len(pictures), max(parts, len(pictures) / config.at_once))
+        if count == 1:
+            return pair(memory, pictures, weak_key, strong_key)
         # Where a part has fewer pictures than there are devices, those that share a network's batch share it.
-        rows = "examples" if len(pictures) // parts % devices == 0 else "batch"
-        keys = (jax.random.split(key, parts) for key in (weak_key, strong_key))
-        made = jax.lax.map(lambda part: pair(*part), (split(pictures, parts, (rows, None, None, None)), *keys))
+        rows = "examples" if len(pictures) // count % devices == 0 else "batch"
+        keys = (jax.random.split(key, count) for key in (weak_key, strong_key))
+        made = jax.lax.map(lambda part: pair(memory, *part), (split(pictures, count, (rows, None, None, None)), *keys))
         return join(made[0]), join(made[1])
 
-    def pair(pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
+    def pair(memory: PyTree, pictures: Array, weak_key: Array, strong_key: Array) -> tuple[Array, Array]:
         weakly = weak(config, pictures, weak_key)
-        return normalize(config, weakly), normalize(config, distort(config.strong, weakly, strong_key))
+        return normalize(config, weakly), normalize(config, distort(config.strong, weakly, strong_key, memory))
 
     def more(key: Array, further: int = 0) -> Array:
         return jax.random.fold_in(key, 3 + further)  # more keys, which leave the three of the split as they are
 
     return views
+
+
+def rated_views(config: Augmentation, pictures: Array, key: Array) -> tuple[Array, PyTree]:
+    """Distort pictures for a strong view that learns, and return what was drawn for them."""
+    weak_key, strong_key = jax.random.split(key)
+    its, weakly = LEARNING[type(config.strong)], weak(config, pictures, weak_key)
+    distorted, drawn = its.rated_view(config.strong, weakly, strong_key)
+    return normalize(config, distorted), drawn
+
+
+def parts_of(pictures: int, fewest: float) -> int:
+    """Return the smallest number of equal parts that is not below `fewest`."""
+    return next(count for count in itertools.count(math.ceil(fewest)) if pictures % count == 0)
 
 
 def eval_view(config: Augmentation) -> Callable[[Array], Array]:
@@ -172,12 +194,19 @@ def is_picture(examples: Typed) -> bool:
     return bool(examples.dtype == jnp.uint8)
 
 
+def can_differ(config: Augmentation, examples: Array | NDArray[Any]) -> bool:
+    """Tell whether two strong views of one of these examples can differ."""
+    if has_stored_views(examples):
+        return examples.shape[1] > 3  # the eval view and one pair
+    return is_picture(examples) or config.jitter > 0
+
+
 def is_point(examples: Array) -> bool:
     """Tell points from pictures and stored views."""
     return not is_picture(examples) and not has_stored_views(examples)
 
 
-def has_stored_views(examples: Array) -> bool:
+def has_stored_views(examples: Array | NDArray[Any]) -> bool:
     """Tell stored views, float16 [B, 1 + 2 V, D], from pictures and points: features/stored_views.py makes them."""
     return bool(examples.dtype == jnp.float16) and examples.ndim == 3
 

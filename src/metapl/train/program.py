@@ -17,13 +17,15 @@ from metapl.augment import views
 from metapl.config import Config, Stage
 from metapl.data.loading import loader
 from metapl.data.sources.dataset import Dataset
+from metapl.data.sources.on_disk import OnDisk
 from metapl.models.microbatches import in_microbatches
 from metapl.models.seeds import over_seeds
 from metapl.schema import ConfigError
 from metapl.scores import score
 from metapl.system import sharding
 from metapl.system.sharding import SINGLE, Layout
-from metapl.types import Array, Batch, Labeler, Metrics, Network, PyTree, Views, Weights
+from metapl.train.learned_views import MakeViews, OnBatches, labeler, on_batches, predictor
+from metapl.types import Algorithm, Array, Batch, Labeler, Metrics, Network, PyTree, Views, Weights
 from metapl.weights import starting_from
 
 Predictions = loader.PredictionsOnDevice | None
@@ -59,6 +61,7 @@ class Program(NamedTuple):
 def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
     """Make the program for these settings and the datasets of all seeds."""
     check_unlabeled(config, datasets)
+    check_two_views(config, datasets[0])
     own_data = any(dataset is not datasets[0] for dataset in datasets)
     networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
     pairs = zip(config.stages, networks, strict=True)
@@ -76,6 +79,19 @@ def check_unlabeled(config: Config, datasets: Sequence[Dataset]) -> None:
                 f"stages.{index}.method: {stage.method.name} learns from unlabelled examples, and these data have "
                 f"none; take supervised, or set stages.{index}.unlabeled to 'labeled'"
             )
+
+
+def check_two_views(config: Config, dataset: Dataset) -> None:
+    """Raise ConfigError if a stage only compares two views of an example, and they would be the same."""
+    for index, stage in enumerate(config.stages):
+        compares = not stage.method.uses_labels and views.counts(stage.method).strong > 1
+        examples = dataset.unlabeled
+        if not compares or isinstance(examples, OnDisk) or views.can_differ(config.views_of(stage), examples):
+            continue
+        raise ConfigError(
+            f"stages.{index}.method: {stage.method.name} compares two views of each example, and these data have one: "
+            "set augmentation.jitter above 0 for points, data.views to at least 2 for features"
+        )
 
 
 def batches(config: Config) -> dict[str, int]:
@@ -109,10 +125,10 @@ def stage_functions(
     """Make a stage's functions; nothing is compiled yet."""
     network = in_microbatches(network, stage.microbatches)
     algorithm = algorithms.build(stage.method, network, stage.steps)
-    to_views = views.build(config.views_of(stage), stage.microbatches, layout.devices, views.counts(stage.method))
+    augment = view_maker(config, stage, layout)
 
-    def augment(batch: Batch, key: Array) -> Views:
-        return sharding.as_networks_see(to_views(sharding.by_examples(batch), key))
+    def with_views(algorithm: Algorithm, batch: Batch) -> OnBatches:
+        return on_batches(algorithm, network, config.views_of(stage), augment, batch)
 
     def batch_at(data: Data, predictions: Predictions, order_key: Array, step: Array) -> Batch:
         if isinstance(data, loader.StepBatches):
@@ -127,8 +143,8 @@ def stage_functions(
         # The loaded weights are an argument: as a constant, all their gigabytes would be compiled into the program.
         algorithm = algorithms.build(stage.method, starting_from(network, pretrained), stage.steps)
         init_key, order_key, view_key = jax.random.split(key, 3)
-        first = augment(batch_at(data, predictions, order_key, jnp.uint32(0)), view_key)
-        return layout.constrain(algorithm.init(init_key, first, start))
+        batch = batch_at(data, predictions, order_key, jnp.uint32(0))
+        return layout.constrain(with_views(algorithm, batch).init(init_key, batch, view_key, start))
 
     def one_step(
         state: PyTree, key: Array, predictions: Predictions, data: Data, step: Array
@@ -136,7 +152,7 @@ def stage_functions(
         _, order_key, step_key = jax.random.split(key, 3)
         view_key, method_key = jax.random.split(jax.random.fold_in(step_key, step))
         batch = batch_at(data, predictions, order_key, step)
-        state, metrics = algorithm.step(state, augment(batch, view_key), method_key)
+        state, metrics = with_views(algorithm, batch).step(state, batch, view_key, method_key)
         return state, score(metrics, batch.truth)
 
     def zeros(state: PyTree, key: Array, predictions: Predictions, data: Data) -> Metrics:
@@ -159,10 +175,20 @@ def stage_functions(
         jax.jit(layout(over_seeds(init, shared=shared + 1))),
         jax.jit(layout(over_seeds(zeros, shared=shared)), out_shardings=layout.everywhere),
         jax.jit(layout(with_placement_kept(over_seeds(advance, shared=shared + 2), layout)), donate_argnums=0),
-        algorithm.predictor,
-        algorithm.labeler,
+        predictor(algorithm),
+        labeler(algorithm),
         longest=sys.maxsize if network.loops else 1,
     )
+
+
+def view_maker(config: Config, stage: Stage, layout: Layout) -> MakeViews:
+    """Make the function from a batch, a key and what the strong view has learnt to views, on their devices."""
+    to_views = views.build(config.views_of(stage), stage.microbatches, layout.devices, views.counts(stage.method))
+
+    def augment(batch: Batch, key: Array, memory: PyTree) -> Views:
+        return sharding.as_networks_see(to_views(sharding.by_examples(batch), key, memory))
+
+    return augment
 
 
 def with_placement_kept(
