@@ -17,7 +17,7 @@ from metapl.algorithms import METHODS
 from metapl.algorithms.objectives import OBJECTIVES
 from metapl.algorithms.supervised import Supervised
 from metapl.augment import views
-from metapl.augment.strong import STRONG_VIEWS
+from metapl.augment.strong import LEARNING, STRONG_VIEWS
 from metapl.augment.strong_view import StrongView
 from metapl.augment.views import Augmentation
 from metapl.data import SOURCES
@@ -179,6 +179,11 @@ class Config:
                 raise ValueError(
                     f"stages.{index}.augmentation: mean and std are {own.mean} and {own.std}, but evaluation has "
                     f"{shared.mean} and {shared.std}; set both to the same numbers"
+                )
+            if type(own.strong) in LEARNING and not stage.method.uses_labels:
+                raise ValueError(
+                    f"stages.{index}.augmentation.strong: {own.strong.name} learns from labelled pictures, and "
+                    f"{stage.method.name} uses no labels; choose another strong view for this stage"
                 )
             if stage.method.changes_size and not model.convolutions:
                 raise ValueError(

@@ -61,7 +61,7 @@ COMMON = (
     ),
     Metric(
         "feedback_horizon",
-        "for how many steps the student keeps what it learns; with `soft`, `per_example` and their controls",
+        'for how many steps the student keeps what it learns; with `feedback.scale = "horizon"`',
         "steps",
         "student",
     ),
@@ -178,6 +178,12 @@ COMMON = (
         "unlabelled",
         "mask",
         8,
+    ),
+    Metric(
+        "rated_closeness",
+        "CTAugment: probability of the right class for labelled pictures, distorted at even levels",
+        "share",
+        "network",
     ),
     Metric("labeled_mask_rate", "share of labelled examples below the cap", "share", "network", MASKS, "labelled"),
     Metric("gradient_norm", f"the network's, {CLIPPED}", "norm", "network", NORMS, "network"),

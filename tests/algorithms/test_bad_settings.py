@@ -13,6 +13,29 @@ from metapl.schema import ConfigError
         ('method = {name = "freematch", average = 1.0}', "method.average takes a number below 1, got 1.0"),
         ('method = {name = "mixmatch", views = 0}', "method.views takes a number of at least 1, got 0"),
         ('method = {name = "remixmatch", views = 0}', "method.views takes a number of at least 1, got 0"),
+        ('method = {name = "enaet", views = 0}', "method.views takes a number of at least 1, got 0"),
+        ('method = {name = "fixmatch", threshold = 1.0}', "method.threshold takes a number below 1, got 1.0"),
+        ('method = {name = "adamatch", threshold = 1.0}', "method.threshold takes a number below 1, got 1.0"),
+        ('method = {name = "simmatch", threshold = 1.0}', "method.threshold takes a number below 1, got 1.0"),
+        (
+            'method = {name = "uda", consistency.threshold = 1.0}',
+            "method.consistency.threshold takes a number below 1, got 1.0",
+        ),
+        ('method = {name = "pirl", negatives = 0}', "method.negatives takes a number of at least 1, got 0"),
+        ('method = {name = "pcl", clusters = [0]}', "clusters takes numbers of at least 2, got (0,)"),
+        (
+            'unlabeled_batch = 64\nmethod = {name = "moco", queue = 63}',
+            "method.queue = 63 holds less than a batch; take at least unlabeled_batch = 64",
+        ),
+        (
+            'unlabeled_batch = 64\nmethod = {name = "pcl", queue = 63}',
+            "method.queue = 63 holds less than a batch; take at least unlabeled_batch = 64",
+        ),
+        ('unlabeled_batch = 1\nmethod.name = "simclr"', "unlabeled_batch = 1: simclr compares an example with others"),
+        (
+            'augmentation.strong = {name = "ctaugment", threshold = 1.0}',
+            "augmentation.strong.threshold takes a number below 1, got 1.0",
+        ),
         ('method = {name = "vat", radius = 0.0}', "method.radius takes a number above 0, got 0.0"),
         ('method = {name = "temporal_ensembling", momentum = 1.0}', "method.momentum takes a number below 1, got 1.0"),
         (

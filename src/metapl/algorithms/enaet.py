@@ -65,8 +65,8 @@ class EnAET(MethodConfig):
     """MixMatch's T."""
     mixup: Annotated[float, Gt(0)] = 0.75
     """MixMatch's α."""
-    ramp_steps: Annotated[int, Ge(0)] = 16000
-    """Steps over which λ_u rises linearly from 0; 0: no rise."""
+    ramp_steps: Annotated[int, Ge(0)] = 16384
+    """Steps over which λ_u rises linearly from 0, as MixMatch's; 0: no rise. The authors: 50 epochs."""
     projective_weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the projective transformations' errors."""
     affine_weight: Annotated[float, Ge(0)] = 0.75

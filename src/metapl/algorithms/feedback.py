@@ -92,6 +92,7 @@ class StudentUpdate(NamedTuple):
     unlabeled_logits: Callable[[PyTree], Array]  # θ -> S's logits for all x_i [U, C], as in g
     smoothing: float  # of the pseudo labels in g
     key: Array  # for an estimator that draws
+    with_horizon: bool = False  # whether K is needed; to compute it anyway would change the last bits of the rest
 
 
 class Estimate(NamedTuple):
@@ -129,7 +130,7 @@ def per_example(update: StudentUpdate) -> Estimate:
     d = update.descend(v)
     z, z_slopes = jax.jvp(update.unlabeled_logits, (update.params,), (d,))
     _, slopes = jax.jvp(lambda z: label_costs(z, update.smoothing), (z,), (z_slopes,))
-    kept = horizon(optax.tree.vdot(v, d), z, z_slopes)
+    kept = horizon(optax.tree.vdot(v, d), z, z_slopes) if update.with_horizon else None
     return Estimate(slopes / len(slopes), logits, _cosine(v, update.gradient), kept)
 
 
@@ -200,6 +201,11 @@ ESTIMATORS = {
 }
 
 
+def estimate(config: Feedback, update: StudentUpdate) -> Estimate:
+    """Compute h by the chosen estimator, and K if the scale is the horizon."""
+    return ESTIMATORS[config.estimator].estimate(update._replace(with_horizon=config.scale == "horizon"))
+
+
 BATCH_ESTIMATORS = ("cosine", "dot", "finite_difference")  # one h for the whole batch
 
 
@@ -225,7 +231,7 @@ def credit(config: Feedback, estimate: Estimate, baseline: Array, targets: Array
     """credit_ic = weight · K · q_ic (h − b), held fixed: [U, C]; K is 1 unless `scale` is horizon."""
     advantage = estimate.h - baseline if config.baseline else estimate.h
     share = 1 / len(targets) if ESTIMATORS[config.estimator].mean else 1.0
-    kept = estimate.horizon if config.scale == "horizon" and estimate.horizon is not None else 1.0
+    kept = 1.0 if estimate.horizon is None else estimate.horizon
     return jax.lax.stop_gradient(limited(config.limit, kept * config.weight * share * targets * advantage, targets))
 
 

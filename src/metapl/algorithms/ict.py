@@ -2,17 +2,21 @@
 
     u_m  = ν u_j + (1 − ν) u_k,   ν ~ Beta(β, β)                       k: a shuffled order of the batch
     J    = ‖ f(u_m; θ) − (ν f(u_j; θ') + (1 − ν) f(u_k; θ')) ‖²       probabilities; θ' held fixed; a mean over classes
-    θ_t  = θ_{t−1} − γ ∇_θ [ CE(y_l, f(x_l; θ)) + λ_t J ]
+    θ_t  = θ_{t−1} − γ ∇_θ [ CE(y_l, f(x_l; θ)) + λ_t J ]             x_l, y_l mixed with ν ~ Beta(β_l, β_l), too
     θ'_t = α_t θ'_{t−1} + (1 − α_t) θ_t                                α_t = min(1 − 1 / (t + 1), α)
     λ_t  = λ exp(−5 (1 − min(1, t / ramp_steps))²)
 
 | symbol       | name                         |
 |--------------|------------------------------|
 | θ, θ'        | student.params, student.memory |
-| λ, α, β      | config.weight, config.decay, config.mixup |
+| λ, α         | config.weight, config.decay  |
+| β, β_l       | config.mixup, config.labeled_mixup |
 | t            | student.updates              |
 | x_l, y_l     | views.labeled, views.labels  |
 | u_j          | views.weak                   |
+
+The Mixup of labelled examples is in the authors' code, with β_l = β. Their code mixes the average's logits; this file
+mixes its probabilities, as the paper's equation does.
 """
 
 from dataclasses import dataclass
@@ -24,6 +28,7 @@ from annotated_types import Ge, Gt, Lt
 
 from metapl import optim
 from metapl.algorithms.averages import follow_weights
+from metapl.algorithms.labeled import labeled_batch
 from metapl.algorithms.losses import accuracy, cross_entropy, one_hot_best, risen
 from metapl.algorithms.passes import together
 from metapl.augment.mixup import draw
@@ -49,10 +54,12 @@ class ICT(MethodConfig):
     name: ClassVar[str] = "ict"
     title: ClassVar[str] = "ICT"
 
-    weight: Annotated[float, Ge(0)] = 10.0
-    """λ: factor of the agreement term after the rise; the authors have 100 divided by the classes."""
+    weight: Annotated[float, Ge(0)] = 100.0
+    """λ: factor of the agreement term after the rise."""
     mixup: Annotated[float, Gt(0)] = 1.0
     """β of Beta(β, β); the authors have 1 on CIFAR-10 and 0.1 on SVHN."""
+    labeled_mixup: Annotated[float, Ge(0)] = 1.0
+    """β_l of Beta(β_l, β_l) on labelled examples; 0 mixes none. The authors have that of `mixup`."""
     ramp_steps: Annotated[int, Ge(0)] = 0
     """Steps over which the factor rises like exp(−5 (1 − t)²); 0: no rise (the authors: a quarter of the steps)."""
     decay: Annotated[float, Ge(0), Lt(1)] = 0.999
@@ -81,14 +88,16 @@ def objective(config: ICT, network: Network, steps: int) -> Objective:
         targets = mixture.mix(jax.nn.softmax(teacher_logits))
 
         # CE(y_l, f(x_l; θ)) + λ_t J
-        shown = [views.labeled, mixture.mix(views.weak)]
+        x_l = labeled_batch(views, "weak", config.labeled_mixup, key)
+        shown = [x_l.inputs, mixture.mix(views.weak)]
         (labeled, mixed), stats = together(network, params, student.stats, shown, student_key)
-        supervised = cross_entropy(views.labels, labeled, config.label_smoothing)
+        y_l = x_l.targets(labeled)
+        supervised = cross_entropy(y_l, labeled, config.label_smoothing)
         disagreement = jnp.mean((jax.nn.softmax(mixed) - targets) ** 2)
         metrics = {
             "loss": supervised,
             "consistency_loss": disagreement,
-            "labeled_accuracy": accuracy(views.labels, labeled),
+            "labeled_accuracy": accuracy(y_l, labeled),
             PSEUDO_LABELS: one_hot_best(teacher_logits),
         }
         factor = risen(config.weight, student.updates, config.ramp_steps, disagreement.dtype)

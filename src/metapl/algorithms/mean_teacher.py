@@ -53,12 +53,14 @@ class MeanTeacher(MethodConfig):
     title: ClassVar[str] = "Mean Teacher"
     weak_views: ClassVar[int] = 2
 
-    weight: Annotated[float, Ge(0)] = 10.0
-    """λ: factor of the agreement term after the rise; the authors have 100 divided by the classes on CIFAR-10."""
+    weight: Annotated[float, Ge(0)] = 100.0
+    """λ: factor of the agreement term after the rise. The authors' code has 100, on CIFAR-10 times the share of
+    labelled examples, where it divides the labelled loss by the whole batch: 100 for means over each batch, as here."""
     ramp_steps: Annotated[int, Ge(0)] = 0
     """Steps over which the factor rises like exp(−5 (1 − t)²); 0: no rise (the authors: 40,000 on CIFAR-10)."""
-    decay: Annotated[float, Ge(0), Lt(1)] = 0.99
-    """α: share of the teacher's weights that each step keeps, after the first 1 / (1 − α) steps."""
+    decay: Annotated[float, Ge(0), Lt(1)] = 0.999
+    """α: share of the teacher's weights that each step keeps, after the first 1 / (1 − α) steps; the authors have 0.99
+    during the rise on SVHN."""
     optimizer: optim.Optimizer = optim.Optimizer()
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of each true label that is spread evenly over all classes."""

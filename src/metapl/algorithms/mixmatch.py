@@ -59,8 +59,8 @@ class MixMatch(MethodConfig):
     """T: below 1 the guessed labels are sharper than the mean prediction."""
     mixup: Annotated[float, Gt(0)] = 0.75
     """α of Mixup's Beta(α, α)."""
-    ramp_steps: Annotated[int, Ge(0)] = 16000
-    """Steps over which the factor rises linearly from 0; 0: no rise."""
+    ramp_steps: Annotated[int, Ge(0)] = 16384
+    """Steps over which the factor rises linearly from 0; 0: no rise. The authors: 1,024 · 1,024 examples, 64 a step."""
     optimizer: optim.Optimizer = optim.Optimizer()
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of each true label that is spread evenly over all classes."""

@@ -61,7 +61,7 @@ from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import feedback_scale as scales
 from metapl.algorithms import learner as learners
 from metapl.algorithms.balance import LogitAdjustment
-from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
+from metapl.algorithms.feedback import Feedback, StudentUpdate
 from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.algorithms.objectives import OBJECTIVES
 from metapl.algorithms.sample_labels import sample_labels
@@ -238,8 +238,7 @@ def method_of_fields(config: MPL) -> MethodConfig:
 
 def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:
     """Take one step of Algorithm 1."""
-    config, estimator = setup.config, ESTIMATORS[setup.config.feedback.estimator]
-    teacher, student, baseline, balance = state
+    config, (teacher, student, baseline, balance) = setup.config, state
     teacher_key, sample_key, student_key, labeled_key = jax.random.split(key, 4)
 
     # T(x_u; θ_T) and the teacher's own losses: forward now; the backward pass waits for the feedback.
@@ -280,7 +279,7 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
         smoothing=config.label_smoothing,
         key=jax.random.fold_in(labeled_key, 1),
     )
-    estimate = estimator.estimate(update)
+    estimate = feedbacks.estimate(config.feedback, update)
     credit = feedbacks.credit(config.feedback, estimate, baseline, targets)
     new_baseline = feedbacks.next_baseline(config.feedback, estimate.h, baseline, targets)
     if config.student_wait_steps:

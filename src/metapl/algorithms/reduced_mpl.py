@@ -44,7 +44,7 @@ from metapl import models, optim
 from metapl.algorithms import feedback as feedbacks
 from metapl.algorithms import feedback_scale as scales
 from metapl.algorithms import learner as learners
-from metapl.algorithms.feedback import ESTIMATORS, Feedback, StudentUpdate
+from metapl.algorithms.feedback import Feedback, StudentUpdate
 from metapl.algorithms.losses import accuracy, cross_entropy
 from metapl.algorithms.sample_labels import sample_labels
 from metapl.algorithms.true_labels import StudentPass, TrueLabels
@@ -141,8 +141,7 @@ def build(config: ReducedMPL, network: Network, steps: int) -> Algorithm:
 
 def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, Metrics]:
     """Take one step of Algorithm 1, with T' for the teacher."""
-    config, estimator = setup.config, ESTIMATORS[setup.config.feedback.estimator]
-    teacher, student, baseline, balance = state
+    config, (teacher, student, baseline, balance) = setup.config, state
     sample_key, student_key, labeled_key = jax.random.split(key, 3)
     p_u, p_l = stored(views)
     corrector = corrector_for(config, p_u)
@@ -184,7 +183,7 @@ def step(setup: Setup, state: State, views: Views, key: Array) -> tuple[State, M
         moved=partial(learners.moved, student, setup.student_optimizer, g, whole_g),
         key=jax.random.fold_in(labeled_key, 1),
     )
-    estimate = estimator.estimate(update)
+    estimate = feedbacks.estimate(config.feedback, update)
     credit = feedbacks.credit(config.feedback, estimate, baseline, targets)
     new_baseline = feedbacks.next_baseline(config.feedback, estimate.h, baseline, targets)
 

@@ -52,7 +52,8 @@ class TemporalEnsembling(MethodConfig):
     needs_indices: ClassVar[bool] = True
 
     weight: Annotated[float, Ge(0)] = 30.0
-    """λ: factor of the agreement term after the rise; the authors have 30, times the share of labelled examples."""
+    """λ: factor of the agreement term after the rise. The authors have 30, times the share of labelled examples, and
+    divide the labelled loss by the whole batch: 30 for means over each batch, as here."""
     momentum: Annotated[float, Gt(0), Lt(1)] = 0.6
     """α: share of an example's average that its next prediction leaves."""
     ramp_steps: Annotated[int, Ge(0)] = 0
