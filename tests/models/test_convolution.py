@@ -122,12 +122,16 @@ def test_onednns_convolution_is_xlas(name):
 
 
 @needs_onednn
-@pytest.mark.parametrize("stride", [1, 2])
-def test_onednns_grouped_convolution_is_xlas(stride):
+@pytest.mark.parametrize(
+    ("size", "channels", "kernel", "stride"),
+    [(8, 12, 5, 1), (8, 12, 5, 2), (2, 99, 5, 1), (7, 32, 3, 2), (20, 16, 3, 1)],  # the last one is large: oneDNN's own
+)
+def test_onednns_depthwise_convolution_is_xlas(size, channels, kernel, stride):
+    """99 channels: blocks of 64 and of 16, and the rest."""
     keys = jax.random.split(jax.random.key(0), 4)
-    shapes = ((3, 8, 8, 12), (5, 5, 1, 12)) * 2
+    shapes = ((3, size, size, channels), (kernel, kernel, 1, channels)) * 2
     inputs = [jax.random.normal(key, shape) for key, shape in zip(keys, shapes, strict=True)]
-    geometry = geometry_of(*inputs[:2], (stride, stride), "SAME", 12)
+    geometry = geometry_of(*inputs[:2], (stride, stride), "SAME", channels)
     assert_same_function(
         lambda x, w: onednn.convolution(x, w, geometry),
         lambda x, w: onednn.by_xla(x, w, kind="forward", geometry=geometry),
