@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from metapl.plan import hlo
+from metapl.plan import hlo, traffic
 
 TEXT = """HloModule jit_step, entry_computation_layout={(f32[8,4]{1,0})->f32[8,4]{1,0}}
 
@@ -56,7 +56,7 @@ ENTRY %main (a: f32[8,4], b: (s32[], bf16[8,4], f32[10,4]), v: f32[16]) -> f32[8
 
 
 def test_a_loop_counts_as_often_as_it_runs_and_groups_count_their_devices():
-    found = hlo.traffic(TEXT, devices=8)
+    found = traffic.of(TEXT, devices=8)
     assert found.counts == {"all-gather": 5, "all-reduce": 1, "collective-permute": 5, "reduce-scatter": 1}
     assert found.sent == {
         "all-gather": 5 * 64 * 3,  # bf16[8,4] to three other devices
@@ -66,7 +66,7 @@ def test_a_loop_counts_as_often_as_it_runs_and_groups_count_their_devices():
     }
     assert found.sent_in_all == sum(found.sent.values())
     # In the loop: a slice of 16 bytes read and written, with its index; 64 + 64; 64 + 256. After it 64 + 16, 128 + 128.
-    assert found.memory == 5 * (16 + 4 + 16 + 128 + 320) + 80 + 256
+    assert found.memory_in_all == 5 * (16 + 4 + 16 + 128 + 320) + 80 + 256
 
 
 # As the TPU's compiler writes it: no trip counts, groups as axes of a mesh, all-reduces fused with slices.
@@ -83,7 +83,7 @@ TPU_TEXT = """HloModule jit_step, is_scheduled=true
   %c = (s32[]{:T(128)}, f32[8,4]{1,0}) parameter(0)
   %i = s32[]{:T(128)} get-tuple-element(%c), index=0
   %h = f32[8,4]{1,0} get-tuple-element(%c), index=1
-  %scattered = f32[2,4]{1,0} fusion(%h), kind=kCustom, calls=%summed.clone
+  %scattered = f32[2,4]{1,0} fusion(%h), kind=kCustom, calls=%summed.clone, backend_config={"estimated_cycles":"30"}
   %g = f32[8,4]{1,0} all-gather(%scattered), replica_groups=mesh['a'=1,'b'=4,'c'=2], device_ids=([2,4]T(1,0)) {'b'}
   %whole = f32[8,4]{1,0} all-reduce(%g), replica_groups=mesh['a'=2,'b'=4] {'a','b'}, to_apply=%add
   ROOT %t = (s32[]{:T(128)}, f32[8,4]{1,0}) tuple(%i, %whole)
@@ -116,13 +116,14 @@ ENTRY %main (b: (s32[], f32[8,4], s32[])) -> (s32[], f32[8,4], s32[]) {
 
 
 def test_a_program_for_a_tpu_is_read_as_well():
-    found = hlo.traffic(TPU_TEXT, devices=8)
+    found = traffic.of(TPU_TEXT, devices=8)
     assert found.counts == {"all-gather": 7, "all-reduce": 7, "reduce-scatter": 7}
     assert found.sent == {
         "all-gather": 7 * 32 * 3,
         "all-reduce": 7 * 2 * 128 * 7 / 8,
         "reduce-scatter": 7 * 128 * 3 / 4,
     }
+    assert found.cycles == 7 * 30
 
 
 def test_unreadable_groups_are_an_error():
@@ -146,7 +147,7 @@ def test_types_have_sizes(kind, size):
 
 
 def test_text_without_a_program_has_no_traffic():
-    assert hlo.traffic("nothing", 2) == hlo.Traffic({}, {}, 0.0)
+    assert traffic.of("nothing", 2) == traffic.Traffic({}, {}, {})
 
 
 def test_a_real_loop():
@@ -156,6 +157,6 @@ def test_a_real_loop():
         return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)[0]
 
     shapes = jax.ShapeDtypeStruct((32, 32), jnp.float32), jax.ShapeDtypeStruct((7, 32, 32), jnp.float32)
-    found = hlo.traffic(jax.jit(loop).lower(*shapes).compile().as_text(), 1)
+    found = traffic.of(jax.jit(loop).lower(*shapes).compile().as_text(), 1)
     assert found.counts == {}
-    assert 7 * 3 * 4096 <= found.memory <= 7 * 10 * 4096
+    assert 7 * 3 * 4096 <= found.memory_in_all <= 7 * 10 * 4096

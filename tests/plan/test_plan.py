@@ -15,8 +15,8 @@ from metapl.cli import main as cli
 from metapl.plan import estimate, example_shape, report, roofline
 from metapl.plan.advice import advice
 from metapl.plan.chips import CHIPS, GIB
-from metapl.plan.hlo import Traffic
 from metapl.plan.target import Machine
+from metapl.plan.traffic import Traffic
 from metapl.schema import ConfigError
 from metapl.system import runtime
 
@@ -64,7 +64,13 @@ def test_a_plan_is_a_table_and_a_sentence(planned):
     (sentence,) = report.sentences(planned)
     assert sentence.startswith("It fits: ")
     assert "of the 15.48 GiB of a device" in sentence
-    assert report.table(planned).row_count > 10
+    rows = dict(zip(*(column.cells for column in report.table(planned).columns), strict=True))
+    bounds = {name.partition(":")[0]: row for name, row in rows.items() if name.endswith("/s")}
+    assert list(bounds) == ["arithmetic", "memory", "interconnect"]
+    assert [name for name, row in bounds.items() if row.endswith("the bound")] == [planned["step_s"]["bound"]]
+    told = planned | {"compiler": {"cycles": 94_000_000, "step_s": 0.1}}
+    assert "94" in "".join(name for name in report.table(told).columns[0].cells if "as the compiler expects" in name)
+    assert sum(planned["memory_traffic"].values()) == planned["memory_traffic_bytes"] > 0
 
 
 def test_what_does_not_fit_comes_with_advice(planned):
@@ -150,9 +156,10 @@ class Lowering:
 
 def test_the_roofline():
     chip = CHIPS["v3"]
-    seconds = roofline.step_time(chip, 61.5e12, Traffic({"all-reduce": 1}, {"all-reduce": 83e9}, 225e9))
+    seconds = roofline.step_time(chip, 61.5e12, Traffic({"all-reduce": 1}, {"all-reduce": 83e9}, {"copies": 225e9}))
     assert seconds == pytest.approx((1.0, 0.5, 0.5))
     assert (seconds.at_least, seconds.one_by_one) == pytest.approx((1.0, 2.0))
+    assert seconds.bound == "arithmetic"
     assert (chip.memory, chip.limit) == (16 * GIB, int(15.48 * GIB))
 
 

@@ -1,4 +1,4 @@
-"""MPL on one device, on eight that share batches, and on eight that share pictures and weights, too. Run by a test.
+"""MPL on one device, on eight that share batches, and on eight that share pictures or weights, too. Run by a test.
 
 Prints, for each network and each way to share, what the test asks about.
 
@@ -33,7 +33,7 @@ from metapl.models.efficientnet import STAGES, EfficientNet
 from metapl.models.microbatches import in_microbatches
 from metapl.models.wide_resnet import WideResNet
 from metapl.optim import Optimizer
-from metapl.plan import hlo
+from metapl.plan import traffic
 from metapl.system import sharding
 from metapl.system.sharding import Layout, Parallel
 from metapl.train.loop import Hooks, train
@@ -48,6 +48,7 @@ MODES = {
     "data": Parallel("data"),
     "hybrid": Parallel("hybrid", 4),
     "weights": Parallel("weights"),
+    "groups": Parallel("weights", 4),
 }
 # Three blocks compile in a quarter of the time. They are 8, 4 and 2 pixels wide; of 2, four devices have no equal part.
 efficientnet.STAGES = tuple(stage._replace(blocks=1) for stage in STAGES[:3])
@@ -94,7 +95,8 @@ def three_steps(algorithm, layout: Layout, state, seen: Views):
 def of_networks() -> dict:
     told = {}
     for name, model in NETWORKS.items():
-        told |= compared(name, models.build(model, 4), ("single", "data", "hybrid"))
+        groups = ("groups",) if name == "efficientnet" else ()
+        told |= compared(name, models.build(model, 4), ("single", "data", "hybrid", *groups))
     with jax.enable_x64(True), mock.patch.dict(layers.DTYPES, float32=jnp.dtype("float64")):
         told |= compared("stacked", in_microbatches(models.build(STACKED, 4), PARTS), ("single", "hybrid"))
     return told
@@ -127,7 +129,7 @@ def of_the_loop() -> dict:
     stages = (dataclasses.replace(config.stages[0], steps=6, labeled_batch=8),)
     for seeds in ([4], [4, 5]):
         one = None
-        for mode in ("single", "data", "weights"):
+        for mode in ("single", "data", "weights", "groups"):
             own = dataclasses.replace(config, stages=stages, log_every_steps=3, parallel=MODES[mode])
             datasets, places, reports = data.load(own.data, seeds, ()), [], []
             program = prepare(own, datasets)
@@ -162,7 +164,7 @@ def of_views() -> dict:
     for partners in ("any", "next"):
         strong = jax.jit(partial(randaugment.distort, RandAugment(partners=partners)), out_shardings=rows)
         program = strong.lower(pictures, jax.random.key(0)).compile().as_text()
-        told[partners] = hlo.traffic(program, 8).counts
+        told[partners] = traffic.of(program, 8).counts
     return told
 
 

@@ -4,21 +4,17 @@ import errno
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import jax
 import pytest
 
-import metapl
 from metapl.runs import run_folder
 from metapl.schema import ConfigError, validate
 from metapl.system import processes, runtime
 from metapl.system.runtime import Cluster
+from tests.system.together import Place, ended
 
 SETTINGS = """
 log_every_steps = 10
@@ -40,44 +36,9 @@ method = {name = "mpl"}
 """
 
 
-class Place:
-    """A folder, and processes that are started in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "my.toml").write_text(SETTINGS)
-        self.environment = os.environ | {
-            "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
-            "JAX_PLATFORMS": "cpu",
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
-
-    def start(self, *words: str, devices: int = 1) -> subprocess.Popen[str]:
-        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
-        command = [sys.executable, "-m", "metapl", *words]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=self.folder, env=self.environment | {"XLA_FLAGS": flags}, **pipes)
-
-    def start_two(self, *words: str) -> list[subprocess.Popen[str]]:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            there = f"127.0.0.1:{free.getsockname()[1]}"
-        both = ("--processes", "2", "--coordinator", there)
-        return [self.start(*words, *both, "--process-id", str(number)) for number in range(2)]
-
-    def lines(self, run: str) -> list[dict]:
-        return [json.loads(line) for line in (self.folder / run / "metrics.jsonl").read_text().splitlines()]
-
-
-def ended(children: list[subprocess.Popen[str]]) -> list[str]:
-    said = [child.communicate(timeout=300)[0] for child in children]
-    assert [child.returncode for child in children] == [0] * len(children), said
-    return said
-
-
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Place:
-    return Place(tmp_path_factory.mktemp("processes"))
+    return Place(tmp_path_factory.mktemp("processes"), SETTINGS)
 
 
 @pytest.fixture(scope="module")

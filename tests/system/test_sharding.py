@@ -41,8 +41,9 @@ def test_eight_devices_give_the_loops_numbers_of_one(told):
 
 
 def test_the_loops_weights_in_parts_stay_in_parts(told):
+    shares = {"weights": 1 / 8, "groups": 1 / 4}
     for name, one in told["loop"].items():
-        assert one["share"] == (1 / 8 if "weights" in name else 1), name
+        assert one["share"] == next((share for mode, share in shares.items() if mode in name), 1), name
         assert (one["stay"], one["compiled"]) == (True, 1), name
 
 
@@ -70,7 +71,7 @@ def test_a_split_width_is_exchanged_at_its_borders(networks):
 
 def test_weights_in_parts_stay_in_parts(networks):
     for name, one in networks.items():
-        assert (one["split"] > 50) == ("hybrid" in name), name
+        assert (one["split"] > 50) == name.endswith(("hybrid", "groups")), name
 
 
 def test_memory_falls_as_more_devices_share_a_replica(networks):
@@ -143,10 +144,31 @@ def test_kernels_are_split_along_a_dimension_that_divides():
     }
 
 
-@pytest.mark.parametrize("wrong", [Parallel("hybrid"), Parallel("data", 2), Parallel("auto", 4)])
-def test_a_model_axis_goes_with_hybrid(wrong):
-    with pytest.raises(ConfigError, match="mode 'hybrid' goes with a model above 1"):
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (Parallel("hybrid"), "mode 'hybrid' goes with a model above 1, got 1"),
+        (Parallel("data", 2), "a model above 1 goes with mode 'hybrid' or 'weights', got 'data' and 2"),
+        (Parallel("auto", 4), "a model above 1 goes with mode 'hybrid' or 'weights', got 'auto' and 4"),
+    ],
+)
+def test_groups_go_with_modes_that_have_them(wrong, message):
+    with pytest.raises(ConfigError, match=message):
         validate(wrong)
+
+
+def test_groups_can_share_the_weights_alone():
+    """Every device has its own examples; of a kernel it has as many parts as a group has members."""
+    kernel = {"kernel": jax.ShapeDtypeStruct((3, 3, 64, 64), jnp.float32)}
+    x = jax.ShapeDtypeStruct((8, 4, 4, 3), jnp.float32)
+    for model, part in ((4, 16), (1, 8)):
+        found = layout(Parallel("weights", model), {"labeled_batch": 8}, DEVICES)
+        assert found.shardings(kernel)["kernel"].shard_shape((3, 3, 64, 64)) == (3, 3, 64, part)
+        assert found.rows((8, 2)).shard_shape((8, 2)) == (1, 2)
+        assert "(('data', 'model'), None, None, None)" in str(jax.make_jaxpr(found(sharding.activations))(x))
+    with pytest.raises(ConfigError, match="labeled_batch = 4 does not divide among 8"):
+        layout(Parallel("weights", 4), {"labeled_batch": 4}, DEVICES)
+    assert "groups of 4 share all weights" in layout(Parallel("weights", 4), {}, DEVICES).words
 
 
 def test_a_width_that_a_stride_makes_too_narrow_to_share_is_whole_before():

@@ -25,7 +25,8 @@ def advice(config: Config, index: int, devices: int) -> list[str]:
         sentences.append(
             f"--parallel.mode hybrid --parallel.model {more}: {more} devices share each picture and weight"
         )
-    batches, replicas = stage_batches(stage), devices // config.parallel.model
+    batches, mode = stage_batches(stage), config.parallel.mode
+    replicas = devices // config.parallel.model if mode == "hybrid" else devices
     more_parts = range(stage.microbatches + 1, 4096)
     if parts := next((parts for parts in more_parts if _divide(batches, parts * replicas)), 0):
         sentences.append(

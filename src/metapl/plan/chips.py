@@ -2,7 +2,7 @@
 
 | chips          | source                                                                                              |
 |----------------|-----------------------------------------------------------------------------------------------------|
-| v2             | Jouppi et al. (2020), A Domain-Specific Supercomputer for Training Deep Neural Networks             |
+| v2, clocks     | Jouppi et al. (2020), A Domain-Specific Supercomputer for Training Deep Neural Networks             |
 | v3, v4         | cloud.google.com/tpu/docs/v3 and /v4; interconnect: the pod's all-reduce bandwidth over its chips   |
 | v5e, v5p, v6e  | cloud.google.com/tpu/docs/v5e, /v5p and /v6e; interconnect: half of the bidirectional bandwidth     |
 | a100, h100     | NVIDIA's data sheets of the 80 GB SXM boards; interconnect: NVLink, half of the bidirectional one   |
@@ -25,6 +25,7 @@ class Chip(NamedTuple):
     memory_bytes_per_s: float
     interconnect_bytes_per_s: float  # all links together, one direction
     granted: int = 0  # bytes that the compiler allows a program, if we have seen it refuse more; 0: unknown
+    clock_hz: float = 0.0  # 0: unknown, or the compiler estimates no cycles
 
     @property
     def limit(self) -> int:
@@ -36,8 +37,18 @@ def _core(
     name: str, cores: int, tflops: float, gib: float, gb_per_s: float, link_gb_per_s: float, granted: int
 ) -> Chip:
     """A chip's figures, divided among its cores."""
-    memory = int(gib * GIB / cores)
-    return Chip(name, tflops * 1e12 / cores, memory, gb_per_s * 1e9 / cores, link_gb_per_s * 1e9 / cores, granted)
+    return Chip(
+        name,
+        flops_per_s=tflops * 1e12 / cores,
+        memory=int(gib * GIB / cores),
+        memory_bytes_per_s=gb_per_s * 1e9 / cores,
+        interconnect_bytes_per_s=link_gb_per_s * 1e9 / cores,
+        granted=granted,
+        clock_hz=CLOCKS_HZ.get(name, 0.0),
+    )
+
+
+CLOCKS_HZ = {"v2": 0.70e9, "v3": 0.94e9}
 
 
 CHIPS = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metapl.config import Config
-from metapl.plan import hlo, memory, roofline
+from metapl.plan import memory, roofline, traffic
 from metapl.plan.advice import advice
 from metapl.plan.example_shape import ExampleShape
 from metapl.plan.memory import Memory, Refusal
@@ -71,19 +71,22 @@ def _refused(planned: PlannedProgram, refused: Refusal) -> dict[str, Any]:
 
 def _needs(compiled: Any, planned: PlannedProgram, machine: Machine, steps: int) -> dict[str, Any]:
     needs: Memory = memory.of(compiled, planned.state, planned.batch)
-    traffic = hlo.traffic(compiled.as_text(), planned.layout.devices)
+    moved = traffic.of(compiled.as_text(), planned.layout.devices)
     chip = machine.chip
     report: dict[str, Any] = {
         "fits": chip is None or needs.total <= chip.limit,
         "memory": needs._asdict() | {"total": needs.total, "limit": chip.limit if chip else None},
         "refused": False,
-        "collectives": {
-            kind: {"count": traffic.counts[kind], "bytes_sent": traffic.sent[kind]} for kind in traffic.counts
-        },
-        "memory_traffic_bytes": traffic.memory,
+        "collectives": {kind: {"count": moved.counts[kind], "bytes_sent": moved.sent[kind]} for kind in moved.counts},
+        "memory_traffic_bytes": moved.memory_in_all,
+        "memory_traffic": moved.memory,
+        "memory_traffic_with_padding_bytes": moved.stored,
     }
     if chip:
-        seconds = roofline.step_time(chip, planned.flops / planned.layout.devices, traffic)
-        report["step_s"] = seconds._asdict() | {"at_least": seconds.at_least, "one_by_one": seconds.one_by_one}
+        seconds = roofline.step_time(chip, planned.flops / planned.layout.devices, moved)
+        both = {"at_least": seconds.at_least, "one_by_one": seconds.one_by_one}
+        report["step_s"] = seconds._asdict() | both | {"bound": seconds.bound}
+        if chip.clock_hz and moved.cycles:
+            report["compiler"] = {"cycles": moved.cycles, "step_s": moved.cycles / chip.clock_hz}
         report["stage_s"] = {"at_least": steps * seconds.at_least, "one_by_one": steps * seconds.one_by_one}
     return report

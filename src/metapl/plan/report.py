@@ -41,6 +41,10 @@ def _work(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "  of one device", digits(report["flops"]["device"])
     if not report["refused"]:
         yield "bytes that it reads and writes", amount(report["memory_traffic_bytes"])
+        for kind, size in report["memory_traffic"].items():
+            yield f"  {kind}", amount(size)
+        if (stored := report["memory_traffic_with_padding_bytes"]) > report["memory_traffic_bytes"]:
+            yield "  with the padding of tiles", amount(stored)
         for kind, collective in report["collectives"].items():
             yield f"{kind}, {collective['count']:,} times: sent", amount(collective["bytes_sent"])
     yield "", ""
@@ -49,10 +53,21 @@ def _work(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _times(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if "step_s" not in report:
         return
-    step, stage = report["step_s"], report["stage_s"]
-    for kind in ("arithmetic", "memory", "interconnect"):
-        yield f"{kind} at its peak", duration(step[kind])
+    step, stage, chip = report["step_s"], report["stage_s"], report["chip"]
+    sent = sum(collective["bytes_sent"] for collective in report["collectives"].values())
+    terms = {
+        "arithmetic": f"{digits(report['flops']['device'])} FLOP at {chip['flops_per_s'] / 1e12:.4g} TFLOP/s",
+        "memory": f"{digits(report['memory_traffic_bytes'])} B at {chip['memory_bytes_per_s'] / 1e9:.4g} GB/s",
+        "interconnect": f"{digits(sent)} B at {chip['interconnect_bytes_per_s'] / 1e9:.4g} GB/s",
+    }
+    for kind, term in terms.items():
+        yield f"{kind}: {term}", duration(step[kind]) + (", the bound" if kind == step["bound"] else "")
+    if (stored := report["memory_traffic_with_padding_bytes"]) > report["memory_traffic_bytes"]:
+        yield "  memory, with the padding of tiles", duration(stored / chip["memory_bytes_per_s"])
     yield "a step: at least, one by one", f"{duration(step['at_least'])}, {duration(step['one_by_one'])}"
+    if compiler := report.get("compiler"):
+        cycles = f"{digits(compiler['cycles'])} cycles at {chip['clock_hz'] / 1e9:.3g} GHz"
+        yield f"  as the compiler expects: {cycles}", duration(compiler["step_s"])
     both = f"{duration(stage['at_least'])}, {duration(stage['one_by_one'])}"
     yield f"{report['steps']:,} steps: at least, one by one", both
     yield "", ""

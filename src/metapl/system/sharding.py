@@ -2,9 +2,9 @@
 
     mesh      `data` × `model`: the replicas, and the devices that share each replica (the paper: 128 × 16)
     examples  of a batch, as they are stored and made into views: over all devices
-    batch     of activations: over `data`, so that batch norm and gradients are sums over all replicas
+    batch     of activations: over `data`, or over all devices; batch norm and gradients are sums over all of them
     width     of pictures and activations: over `model`, with halo exchanges at convolutions (Section 4)
-    weights   one dimension of every kernel, of its optimizer's state and its moving average
+    weights   one dimension of every kernel, of its optimizer's state and its moving average: over `model`
 
 Networks and the loop name a dimension; the table says which axis of the mesh it goes to, and the compiler's partitioner
 does the rest. A run on many devices computes the numbers of a run on one, except for the order in which sums round.
@@ -37,7 +37,7 @@ ALL = (DATA, MODEL)
 # A dimension that is not in a row is whole on every device.
 TABLE: dict[str, dict[str, Axes]] = {
     "data": {"examples": DATA, "batch": DATA},
-    "weights": {"examples": DATA, "batch": DATA, "weights": DATA},
+    "weights": {"examples": ALL, "batch": ALL, "weights": MODEL},
     "hybrid": {"examples": ALL, "batch": DATA, "width": MODEL, "weights": MODEL},
 }
 SPLIT = "kernel"  # flax's name of the weights that are worth splitting; all others together are a thousandth of them
@@ -49,15 +49,20 @@ class Parallel:
 
     mode: Mode = "auto"
     """data: each device has a share of the batch. hybrid: groups of `model` devices share each picture's width and all
-    weights. weights: as data, and the weights are split over the devices. auto: data, or one device if the batches do
-    not divide evenly."""
+    weights. weights: as data, and groups of `model` devices, or all of them, share the weights. auto: data, or one
+    device if the batches do not divide evenly."""
     model: Annotated[int, Ge(1)] = 1
-    """hybrid: how many devices share a picture and the weights; the paper uses 16."""
+    """hybrid: how many devices share a picture and the weights; the paper uses 16. weights: how many share the weights;
+    1: all."""
 
     def check(self) -> None:
         """Check fields against each other."""
-        if (self.mode == "hybrid") != (self.model > 1):
-            raise ValueError(f"mode 'hybrid' goes with a model above 1, got {self.mode!r} and {self.model}")
+        if self.mode == "hybrid" and self.model == 1:
+            raise ValueError("mode 'hybrid' goes with a model above 1, got 1")
+        if self.model > 1 and self.mode not in ("hybrid", "weights"):
+            raise ValueError(
+                f"a model above 1 goes with mode 'hybrid' or 'weights', got {self.mode!r} and {self.model}"
+            )
 
 
 @dataclass(frozen=True)
@@ -221,7 +226,8 @@ def layout(
     if len(available) % settings.model:
         raise ShareError(f"parallel.model = {settings.model} does not divide the {len(available)} devices")
     mode = "data" if settings.mode == "auto" else settings.mode
-    shape = (len(available) // settings.model, settings.model)
+    members = len(available) if settings.mode == "weights" and settings.model == 1 else settings.model
+    shape = (len(available) // members, members)
     if wrong := _undivided({**batches, **(microbatches or {})}, shape[0] if mode == "hybrid" else len(available)):
         if settings.mode == "auto" and not several:
             return Layout(words=f"only one of {len(available)} devices is used: {wrong}")
@@ -351,4 +357,7 @@ def _undivided(batches: Mapping[str, int], among: int) -> str:
 def _words(mode: str, shape: tuple[int, int]) -> str:
     if mode == "hybrid":
         return f"{math.prod(shape)} devices: {shape[0]} replicas of {shape[1]}, which share pictures and weights"
-    return f"{shape[0]} devices share every batch" + (" and all weights" if mode == "weights" else "")
+    words = f"{math.prod(shape)} devices share every batch"
+    if mode != "weights":
+        return words
+    return f"{words}; groups of {shape[1]} share all weights" if shape[0] > 1 else f"{words} and all weights"
