@@ -1,9 +1,13 @@
 """A swapped picture is noticed, however many there are; names and labels do not matter."""
 
+import dataclasses
+
 import numpy as np
+import pytest
 from PIL import Image
 
 from metapl import data
+from metapl.data.reading.decode import DataError
 from metapl.data.sources.features import Features
 from metapl.data.sources.source import Files, InMemory
 from metapl.data.splits import manifest
@@ -58,3 +62,22 @@ def test_features_of_a_picture_that_was_swapped_for_one_of_the_same_size_are_com
     write("train/dog/1.bmp", 200)
     after = np.array(data.load(source, [0], ())[0].labeled[:, 0])
     assert np.flatnonzero((before != after).any(1)).tolist() == [3]
+
+
+def test_unlabelled_pictures_that_a_file_names_are_not_used(tmp_path, monkeypatch):
+    monkeypatch.setattr(runtime, "cache_folder", lambda: tmp_path / "cache")
+    rng = np.random.default_rng(0)
+    pictures = {"images": rng.integers(0, 256, (4, 6, 6), np.uint8), "labels": np.arange(4) % 2}
+    pictures |= {"test_images": pictures["images"][:2], "test_labels": pictures["labels"][:2]}
+    unlabeled = rng.integers(0, 256, (9, 6, 6), np.uint8)
+    np.savez(tmp_path / "some.npz", **pictures, unlabeled=unlabeled)
+    (tmp_path / "rows.json").write_text('{"rows": [2, 5, 8]}')
+    source = Features(source=str(tmp_path / "some.npz"), encoder="pixels", views=1, without=str(tmp_path / "rows.json"))
+    used = np.asarray(data.load(source, [0], ())[0].unlabeled[:, 0], np.float32)
+    kept = unlabeled[[0, 1, 3, 4, 6, 7]]
+    np.testing.assert_allclose(used, kept.reshape(6, -1) / 255, atol=1e-3)
+    fewer = np.asarray(data.load(dataclasses.replace(source, unlabeled=5), [0], ())[0].unlabeled[:, 0], np.float32)
+    assert len(fewer) < 6  # those of the five that are not left out
+    assert {row.tobytes() for row in fewer} <= {row.tobytes() for row in used}
+    with pytest.raises(DataError, match=r"data\.without: .*missing\.json is no JSON file with a list of rows"):
+        data.load(dataclasses.replace(source, without=str(tmp_path / "missing.json")), [0], ())

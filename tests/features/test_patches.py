@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LogisticRegression
 
 from metapl.features import patches
-from metapl.models.patches import CONTRAST, Patches, averages, patch_side, patches_of, triangles
+from metapl.models.patches import CONTRAST, Patches, averages, near, patch_side, patches_of, triangles
 
 SMALL = Patches(side=3, scales=(1, 2), centroids=24, components=16)
 
@@ -54,6 +54,18 @@ def test_codes_are_averaged_over_the_cells_of_a_grid():
     cells = averages(jnp.asarray(codes), 2).reshape(2, 2, 2, 3)
     np.testing.assert_allclose(cells[:, 1, 0], codes[:, 2:, :2].mean((1, 2)), atol=1e-6)
     assert averages(jnp.asarray(codes), 3).shape == (2, 27)
+
+
+def test_cells_that_overlap_reach_over_half_of_the_next_one():
+    codes = np.random.default_rng(0).normal(size=(2, 8, 4, 3)).astype(np.float32)
+    cells = averages(jnp.asarray(codes), 3, overlap=True).reshape(2, 3, 3, 3)
+    np.testing.assert_allclose(cells[:, 1, 2], codes[:, 2:6, 2:4].mean((1, 2)), atol=1e-6)
+    assert averages(jnp.asarray(codes[:, :1, :2]), 3, overlap=True).shape == (2, 3)  # not more cells than places
+
+
+def test_the_code_near_marks_the_nearest_centroids():
+    z, centroids = np.zeros((1, 2), np.float32), np.array([[0.1, 0], [3, 0], [0, 3.2], [3, 3]], np.float32)
+    assert near(jnp.asarray(z), jnp.asarray(centroids)).tolist() == [[1, 0, 0, 0]]
 
 
 def test_learning_again_gives_the_same_bits(learnt, digits):

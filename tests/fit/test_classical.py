@@ -31,6 +31,14 @@ def test_a_head_predicts_as_logistic_regression_does(classes):
     np.testing.assert_allclose(np.exp(log_probabilities([head], UNLABELED)), theirs, atol=1e-4)
 
 
+def test_more_features_than_examples_give_the_same_head():
+    wide = RANDOM.normal(size=(12, 40)).astype(np.float32)
+    fit = LogisticRegression(C=0.1, max_iter=300, tol=1e-3).fit(wide, Y)
+    others = RANDOM.normal(size=(50, 40)).astype(np.float32)
+    ours = np.exp(log_probabilities([classical.logistic(wide, Y, 3, 0.1)], others))
+    np.testing.assert_allclose(ours, fit.predict_proba(others), atol=2e-3)
+
+
 def test_a_class_that_a_fold_lacks_is_never_predicted():
     p = np.exp(log_probabilities([classical.logistic(X[Y != 1], Y[Y != 1], 3, 1.0)], UNLABELED))
     assert p[:, 1].max() < 1e-6

@@ -87,7 +87,7 @@ def test_the_ladder_is_in_the_verdict_with_what_each_rung_cost(finished):
     out, text = finished
     verdict = json.loads((out / "verdict.json").read_text("utf-8"))
     names = [row["name"] for row in verdict["ladder"]]
-    assert names[:5] == ["linear", "self_training", "label_spreading", "aligned", "uda"]
+    assert names[:5] == ["linear", "aligned", "self_training", "label_spreading", "uda"]
     assert verdict["finished"]
     assert names[-2:] == ["baseline", "network"]
     for row in verdict["ladder"]:  # a network is validated by one fold, heads by all five

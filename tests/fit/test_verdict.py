@@ -66,11 +66,21 @@ def test_pictures_from_elsewhere_are_not_said_to_show_other_things():
     assert "measured on pictures like the labelled ones" in said
 
 
-def test_of_rungs_that_chance_cannot_tell_apart_the_surer_one_is_taken():
-    sure = rung("sure", 50, False)
-    sure.predictions.validation[:50] /= 4  # less wrong about its mistakes
-    assert select.best([rung("one more", 49), sure], LABELS).about.name == "sure"
-    assert select.best([rung("many more", 20), sure], LABELS).about.name == "many more"
+def test_the_usual_choice_is_left_only_for_a_rung_that_chance_does_not_explain():
+    aligned, few_more, many_more = rung("aligned", 40), rung("ensemble", 37), rung("uda", 20)
+    assert select.best([LINEAR, few_more, aligned], LABELS) is aligned
+    assert select.best([LINEAR, few_more, aligned, many_more], LABELS) is many_more
+    assert select.best([LINEAR, rung("ensemble", 48)], LABELS) is LINEAR
+    assert select.best([rung("linear", 20, False), aligned], LABELS).about.name == "linear"
+    assert select.best([LINEAR, rung("aligned", 0, predicted=0)], LABELS) is LINEAR
+
+
+def test_the_verdict_says_why_a_rung_was_chosen():
+    said = verdict.recommend([LINEAR, rung("aligned", 40)], LABELS, FAMILIAR, "helped")[1]
+    assert "usual choice" in said
+    assert "80.0 % of 200 labelled pictures" in said
+    better = verdict.recommend([LINEAR, rung("aligned", 40), rung("uda", 10)], LABELS, FAMILIAR, "helped")[1]
+    assert "clearly better than for aligned" in better
 
 
 def test_rungs_are_put_together_only_if_that_makes_the_labels_more_probable():

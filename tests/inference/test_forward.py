@@ -1,5 +1,7 @@
 """One forward pass, whoever asks: one network, one seed of several, all seeds; logits, probabilities, features."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ from metapl.augment.views import Augmentation
 from metapl.inference.batches import ESTIMATOR, EVALUATION, PREDICTION, STORED_PREDICTIONS
 from metapl.inference.forward import Forward, of_network, of_seed, of_seeds, weight_shapes, width
 from metapl.models.mlp import MLP
+from metapl.system.sharding import Layout
 
 POINTS = np.random.default_rng(0).normal(size=(25, 4)).astype(np.float32)
 NETWORK = models.build(MLP(hidden=(5,), init_range=1.0), 3)
@@ -52,3 +55,10 @@ def test_shapes_are_known_without_computing():
     assert of_network(LOGITS, of_one(0), POINTS[:0], PREDICTION).shape == (0, 3)
     shapes = weight_shapes(NETWORK, Augmentation(), POINTS[:1])
     assert jax.tree.map(lambda leaf: leaf.shape, shapes) == jax.tree.map(lambda leaf: leaf.shape, of_one(0))
+
+
+def test_the_width_does_not_depend_on_where_the_arrays_are():
+    """Stored predictions ask for it outside of any program, on several devices, too."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    shared = dataclasses.replace(LOGITS, layout=Layout(mesh))
+    assert width(shared, of_one(0), POINTS) == 3

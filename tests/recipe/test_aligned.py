@@ -5,6 +5,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from metapl import models
+from metapl.recipe import aligned as recipe
 from metapl.recipe.aligned import aligned, leading, self_training
 
 
@@ -40,6 +41,24 @@ def test_aligned_rows_add_up_to_one_and_classes_have_their_shares():
     p = aligned(q, shares)
     np.testing.assert_allclose(p.sum(-1), 1)
     np.testing.assert_allclose(p.mean(0), shares, atol=1e-3)
+
+
+def test_other_shares_of_the_unlabelled_examples_are_noticed_and_do_less_harm(clouds, monkeypatch):
+    x, y = clouds
+    labeled = np.concatenate([np.flatnonzero(y[:200] == c)[:30] for c in range(3)])
+    rest = np.arange(200, 900)
+    rare = np.concatenate([rest[y[rest] == 0][:20], rest[y[rest] == 1][:20], rest[y[rest] == 2]])
+    model = LogisticRegression(C=1e-2).fit(x[labeled], y[labeled])
+    assert recipe.have_same_shares(x[labeled], y[labeled], model.predict(x[rest]))
+    assert not recipe.have_same_shares(x[labeled], y[labeled], model.predict(x[rare]))
+    noticed = accuracy(self_training(x[labeled], y[labeled], x[rare], 3), x[900:], y[900:])
+    monkeypatch.setattr(recipe, "have_same_shares", lambda *_: True)
+    assert noticed > accuracy(self_training(x[labeled], y[labeled], x[rare], 3), x[900:], y[900:]) + 0.03
+
+
+def test_shares_stay_within_a_factor_of_those_of_the_labels():
+    found = recipe.bounded(np.array([0.9, 0.05, 0.05]), np.full(3, 1 / 3))
+    np.testing.assert_allclose(found, np.array([4, 1, 1]) / 6)
 
 
 def test_a_class_without_labels_is_never_predicted(clouds):

@@ -16,12 +16,13 @@ from metapl.schema import ConfigError, validate
 from metapl.system import runtime
 from tests.tiny_run import make_run
 
+SCALE = heads.Scale(square=10.0, penalty=0.01)
 BASE = Config(seed=5, data=Features(source="digits", encoder="pixels", views=1))
 
 
 @pytest.mark.parametrize("method", get_args(heads.Method))
 def test_settings_are_valid_and_train_that_method(method):
-    config = heads.settings(method, BASE, steps=40)
+    config = heads.settings(method, BASE, SCALE, steps=40)
     validate(config)
     assert [(stage.method.name, stage.steps) for stage in config.stages] == [(method, 40)]
     assert (config.seed, config.data) == (BASE.seed, BASE.data)
@@ -30,7 +31,7 @@ def test_settings_are_valid_and_train_that_method(method):
 def test_the_heads_of_a_run_predict_what_the_run_has_measured(tmp_path, monkeypatch):
     monkeypatch.setattr(runtime, "cache_folder", lambda: tmp_path / "cache")
     (tmp_path / "run").mkdir()
-    start_run(heads.settings("uda", BASE, steps=8), 2, 2, (), tmp_path / "run", Console(quiet=True))
+    start_run(heads.settings("uda", BASE, SCALE, steps=8), 2, 2, (), tmp_path / "run", Console(quiet=True))
     found = heads.of_run(tmp_path / "run")
     accuracies = json.loads((tmp_path / "run" / "result.json").read_text("utf-8"))["accuracies"]
     dataset = data.load(BASE.data, [5], ())[0]

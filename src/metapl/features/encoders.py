@@ -5,8 +5,10 @@ without labels, once for each cache folder.
 """
 
 import dataclasses
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from metapl.data.sources.features import Features
 from metapl.features import lite, network, patches
 from metapl.features.frozen import Frozen
+from metapl.features.remembered import Remembered
 from metapl.features.stored_views import Encode
 from metapl.models import packages
 from metapl.models.assemble import Encoder
@@ -52,7 +55,8 @@ def build(config: Features, to_learn_from: Callable[[], Sequence[Pictures]], fol
     if config.encoder == "network" or config.encoder in packages.NAMES:
         own = config.encoder == "network"
         pretrained = (network if own else lite).load(config.init_from if own else config.encoder, config.encoder_size)
-        scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(pretrained, to_learn_from())._asdict())
+        before = Remembered(pretrained, memory(config, folder))
+        scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(before, to_learn_from())._asdict())
         return pretrained.scaled(**scale)
     settings = patch_settings(config)
 
@@ -63,9 +67,29 @@ def build(config: Features, to_learn_from: Callable[[], Sequence[Pictures]], fol
     return patches.frozen(unflatten_dict(_kept(folder / "patches.npz", learn), sep="/"), settings)
 
 
+def remembering(encode: Encode, config: Features, folder: Path) -> Encode:
+    """Let a pretrained encoder look up pictures as they are that it has encoded before; others stay the same."""
+    if isinstance(encode, Frozen) and config.encoder != "patches":
+        return Remembered(encode, memory(config, folder))
+    return encode
+
+
+def memory(config: Features, folder: Path) -> Path:
+    """The file of a pretrained encoder's features, beside the folders of the sets of pictures."""
+    digits = sha256(json.dumps(identity(config), default=str).encode()).hexdigest()[:16]
+    return folder.parent / f"pictures-{digits}.sqlite"
+
+
 def patch_settings(config: Features) -> Patches:
     """The network of the encoder `patches`."""
-    return Patches(centroids=config.centroids, components=config.components)
+    return Patches(
+        centroids=config.centroids,
+        components=config.components,
+        scales=config.scales,
+        code=config.code,
+        grid=config.grid,
+        overlap=config.overlap,
+    )
 
 
 def encoder_of(encode: Encode) -> Encoder:

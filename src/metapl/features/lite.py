@@ -11,7 +11,7 @@
 A grey picture is repeated in three channels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ def load(name: str, size: int) -> Frozen:
     return network.of(Pretrained(model, packages.file_of(name), (MEAN / 255,), (SCALE / 255,)), size)
 
 
-def learn_scale(encode: Frozen, pictures: Sequence[Pictures]) -> Scale:
+def learn_scale(encode: Callable[[Pictures], Values], pictures: Sequence[Pictures]) -> Scale:
     """Learn μ and σ from a sample of the pictures, repeatably."""
     draw, total = np.random.RandomState(0), sum(map(len, pictures))
     sample = []

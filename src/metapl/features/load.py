@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from metapl.augment import views
 from metapl.augment.views import Augmentation
+from metapl.data.reading.decode import DataError
 from metapl.data.sources.dataset import Dataset, Role
 from metapl.data.sources.features import Features
 from metapl.data.sources.on_disk import Examples, OnDisk, usual_reading
@@ -59,7 +60,7 @@ def prepare(config: Features, pictures: SplitSource, symmetries: tuple[bool, int
 
 def _to_learn_from(pictures: SplitSource, config: Features) -> list[NDArray[np.uint8]]:
     """Pictures to train on, whether they will be encoded or not: the encoder does not depend on their number."""
-    learning = _at_most(pictures, dataclasses.replace(config, unlabeled=0))
+    learning = _at_most(pictures, dataclasses.replace(config, unlabeled=0, without=""))
     examples = [array for role, array in _examples(learning, config.size).items() if role in TRAINING]
     total = sum(map(len, examples))
     return [_some(array, MOST_TO_LEARN_FROM * len(array) // total) for array in examples]
@@ -72,7 +73,10 @@ def stored(prepared: Prepared, role: str, count: Count = lambda rows: None, only
     """
     config, examples = prepared.config, prepared.examples[role]
     limited = role == "unlabeled" and config.unlabeled and not config.labels_per_class
-    path = prepared.folder / (f"{role}-{len(examples)}.npy" if limited else f"{role}.npy")
+    name = f"{role}-{len(examples)}" if limited else role
+    if role == "unlabeled" and config.without:
+        name += "-without-" + sha256(_left_out(config).tobytes()).hexdigest()[:8]
+    path = prepared.folder / f"{name}.npy"
     pairs = config.views if role in TRAINING and not only_eval_view else 0
     if only_eval_view:
         path = path.with_name(f"{path.stem}-eval.npy")
@@ -80,7 +84,9 @@ def stored(prepared: Prepared, role: str, count: Count = lambda rows: None, only
         views_of_each = f", {1 + 2 * pairs} views of each" if pairs else ""
         prepared.say(f"encoding {len(examples):,} {role} pictures{views_of_each}; kept in {prepared.folder}")
     origin = {"format": FORMAT, "role": role}
-    return stored_views.compute(path, origin, examples, prepared.encode, prepared.augmentation, pairs, count)
+    # Views of chance are never seen again; a picture as it is may come back in another set of pictures.
+    encode = prepared.encode if pairs else encoders.remembering(prepared.encode, config, prepared.folder)
+    return stored_views.compute(path, origin, examples, encode, prepared.augmentation, pairs, count)
 
 
 def load(prepared: Prepared, seeds: list[int]) -> list[Dataset]:
@@ -108,12 +114,29 @@ def _at_most(pictures: SplitSource, config: Features) -> SplitSource:
         del counts["unlabeled"]
     for role, count in counts.items():
         part = pictures.roles[role]
-        if not count or count >= len(part.images):
+        rows = chosen_rows(len(part.images), count)
+        if role == "unlabeled" and config.without:
+            rows = np.setdiff1d(rows, _left_out(config))
+        if len(rows) == len(part.images):
             continue
-        rows = np.sort(np.random.RandomState(0).permutation(len(part.images))[:count])
         truth = pictures.truth[rows] if role == "unlabeled" and pictures.truth is not None else pictures.truth
         pictures = pictures._replace(roles={**pictures.roles, role: _part(part, rows)}, truth=truth)
     return pictures
+
+
+def chosen_rows(total: int, count: int) -> NDArray[np.int64]:
+    """Rows of so many of a role's pictures, the same for every seed; 0: all."""
+    if not count or count >= total:
+        return np.arange(total)
+    return np.sort(np.random.RandomState(0).permutation(total)[:count])
+
+
+def _left_out(config: Features) -> NDArray[np.int64]:
+    """Rows of the unlabelled pictures that are not used."""
+    try:
+        return np.array(json.loads(Path(config.without).read_text("utf-8"))["rows"], np.int64)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(f"data.without: {config.without} is no JSON file with a list of rows: {error}") from None
 
 
 def _part(part: Part, rows: NDArray[np.int64]) -> Part:

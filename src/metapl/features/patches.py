@@ -20,7 +20,7 @@ from metapl.models.patches import Patches, Pooled, patch_side, patches_of, shrun
 from metapl.types import Array, PyTree, Weights
 
 PICTURES, PATCHES = 3000, 60_000  # what is sampled to learn from
-PCA_PICTURES = 6000
+PCA_PICTURES, FEWER = 6000, 2500  # fewer if a picture has more codes than that: a matrix of so many rows is analysed
 WHITENING = 0.1  # added to the eigenvalues: directions that hold noise alone are not blown up
 BATCH = 64  # pictures at a time
 
@@ -33,7 +33,9 @@ def learn(pictures: Pictures, settings: Patches) -> PyTree:
     draw = np.random.RandomState(0)
     sample = pictures[np.sort(draw.permutation(len(pictures))[:PICTURES])]
     codes: dict[str, Any] = {f"scale{scale}": _codes(sample, settings, scale, draw) for scale in settings.scales}
-    some = pictures[np.sort(draw.permutation(len(pictures))[:PCA_PICTURES])]
+    width = settings.centroids * settings.grid**2 * len(settings.scales)
+    count = PCA_PICTURES if width <= PCA_PICTURES else FEWER
+    some = pictures[np.sort(draw.permutation(len(pictures))[:count])]
     pooled = _in_batches(lambda batch: jnp.asarray(Pooled(settings).apply({"params": codes}, batch)), some)
     return {"codes": codes} | _projection(pooled, settings.components)
 

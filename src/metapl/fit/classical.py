@@ -34,10 +34,15 @@ Check = Callable[[], None]  # called between two fits; may raise Stopped
 
 
 def logistic(x: Values, y: Labels, classes: int, c: float, weights: NDArray[np.float64] | None = None) -> Head:
-    """Fit scikit-learn's logistic regression."""
+    """Fit scikit-learn's logistic regression.
+
+    With a penalty on ‖w‖², w is a sum of the examples' features. If these are more than the examples, coordinates in
+    the examples' span give the same head several times as fast.
+    """
     with _quietly():
-        model = _regression(c).fit(x, y, sample_weight=weights)
-    return as_head(model, classes)
+        span = np.linalg.qr(x.T)[0] if len(x) < x.shape[1] else None
+        model = _regression(c).fit(x if span is None else x @ span, y, sample_weight=weights)
+    return as_head(model, classes, span)
 
 
 def self_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: float) -> Head:
@@ -81,9 +86,9 @@ def aligned_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: f
 
 # rung -> train(x, y, unlabelled, classes, C)
 WITH_UNLABELED: dict[str, Callable[[Values, Labels, Values, int, float], Head]] = {
+    "aligned": aligned_training,
     "self_training": self_training,
     "label_spreading": label_spreading,
-    "aligned": aligned_training,
 }
 
 
@@ -118,11 +123,12 @@ def choose_c(encoded: Encoded, check: Check, grid: Sequence[float] = GRID) -> fl
     return max(grid, key=quality)
 
 
-def as_head(model: LogisticRegression, classes: int) -> Head:
-    """A head for all classes, of a regression that may have seen only some of them."""
+def as_head(model: LogisticRegression, classes: int, span: Values | None = None) -> Head:
+    """A head for all classes, of a regression that may have seen only some of them, in coordinates of `span`."""
     rows, bias = np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_)
     if len(rows) == 1 and len(model.classes_) == 2:  # the logit of the second class; that of the first is 0
         rows, bias = np.concatenate([0 * rows, rows]), np.concatenate([0 * bias, bias])
+    rows = rows if span is None else rows @ span.T
     kernel, intercept = np.zeros((classes, rows.shape[1])), np.full(classes, ABSENT)
     kernel[model.classes_], intercept[model.classes_] = rows, bias
     return linear(kernel, intercept)

@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from metapl.fit import advice, page, report, verdict
+from metapl.fit import advice, foreign_pictures, page, report, verdict
 from metapl.fit import label_errors as hints
+from metapl.fit.climb import Climb
 from metapl.fit.encoded import Encoded, picture_names
 from metapl.fit.folder import FORMAT, MODEL, VERDICT, write_json
 from metapl.fit.heads import FILE, kept, log_probabilities
-from metapl.fit.ladder import GOES_ON, Climb
+from metapl.fit.listing import GOES_ON
 from metapl.fit.rung import Logits, Rung
 from metapl.fit.scores import PictureFacts
 from metapl.fit.verdict import Surroundings
@@ -33,10 +34,11 @@ def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
         "labels": len(some.labels),
         "history": climb.facts.get("history", []),
         "label_errors": label_errors(climb, result["recommended"]),
+        "foreign": foreign_listed(climb),
     }
     if climb.facts["leaks"]:
         result["warnings"].append("Labelled pictures are also in val or test: the accuracies are too high.")
-    unused = climb.facts["unlabeled"] - len(some.unlabeled)
+    unused = climb.facts["unlabeled"] - len(some.unlabeled) - len(result["foreign"])
     result["advice"] = advice.sentences(result, result["curve"], unused)
     write(climb, result)
     return result
@@ -46,9 +48,11 @@ def write(climb: Climb, result: dict[str, Any]) -> None:
     """Write the files; model.json comes last."""
     out = climb.out
     with explaining_disk_errors(out, GOES_ON):
-        write_atomically(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], first=("label",)))
+        write_atomically(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], report.WITH_LABEL))
         write_atomically(out / "label_next.csv", report.rows_as_csv(result["label_next"]))
-        write_atomically(out / "label_errors.csv", report.rows_as_csv(result["label_errors"], first=("label",)))
+        write_atomically(out / "label_errors.csv", report.rows_as_csv(result["label_errors"], report.WITH_LABEL))
+        if result["foreign"]:
+            write_atomically(out / foreign_pictures.TABLE, report.rows_as_csv(result["foreign"], report.FOREIGN))
         write_atomically(out / "verdict.md", report.markdown(result).encode())
         write_atomically(out / page.PAGE, page.page(result, climb.features).encode())
     write_json(out / VERDICT, result)
@@ -72,6 +76,13 @@ def label_errors(climb: Climb, name: str) -> list[dict[str, Any]]:
     best = next(rung for rung in climb.rungs() if rung.about.name == name)
     of_labeled = best.predictions.validation[: len(some.labels)]
     return hints.suspected(of_labeled, some.labels, picture_names(some, "labeled"), some.class_names)
+
+
+def foreign_listed(climb: Climb) -> list[dict[str, Any]]:
+    """The unlabelled pictures that were left out."""
+    some, images = climb.features, climb.features.prepared.pictures.images("unlabeled")
+    names = [images.name(row) for row in range(len(images))]
+    return foreign_pictures.listed(climb.out, names, some.labels, some.class_names)
 
 
 def picture_facts(some: Encoded) -> PictureFacts:

@@ -37,7 +37,8 @@ class Encoded(NamedTuple):
     test_labels: Labels
     val: Values
     val_labels: Labels
-    unlabeled: Values  # of all that were encoded; empty before they are
+    unlabeled: Values  # of those that are used; empty before they are encoded
+    used: Rows  # which of the encoded unlabelled pictures these are: all but the foreign ones
     judged: Rows  # those of `unlabeled` that are predicted for the verdict
     folds: int  # 0: the val part is enough
 
@@ -50,6 +51,11 @@ class Encoded(NamedTuple):
     def class_names(self) -> tuple[str, ...]:
         """The classes."""
         return self.prepared.pictures.class_names
+
+    @property
+    def judged_pictures(self) -> Rows:
+        """Which of the encoded unlabelled pictures are predicted for the verdict."""
+        return self.used[self.judged]
 
     @property
     def fold(self) -> Rows:
@@ -82,6 +88,7 @@ def read(prepared: Prepared, count: Callable[[str, int], Callable[[int], None]])
         labels["val"],
         none,
         nobody,
+        nobody,
         folds,
     )
 
@@ -89,8 +96,19 @@ def read(prepared: Prepared, count: Callable[[str, int], Callable[[int], None]])
 def with_unlabeled(encoded: Encoded, prepared: Prepared, count: Callable[[str, int], Callable[[int], None]]) -> Encoded:
     """Encode the unlabelled pictures, too."""
     values = eval_view(prepared, "unlabeled", count)
-    judged = np.sort(np.random.RandomState(0).permutation(len(values))[:MOST_JUDGED])
-    return encoded._replace(prepared=prepared, unlabeled=values, judged=judged)
+    used = np.arange(len(values))
+    return encoded._replace(prepared=prepared, unlabeled=values, used=used, judged=_judged(len(values)))
+
+
+def without(encoded: Encoded, foreign: Rows) -> Encoded:
+    """Leave out unlabelled pictures, given by their rows among the encoded ones."""
+    kept = ~np.isin(encoded.used, foreign)
+    count = int(kept.sum())
+    return encoded._replace(unlabeled=encoded.unlabeled[kept], used=encoded.used[kept], judged=_judged(count))
+
+
+def _judged(count: int) -> Rows:
+    return np.sort(np.random.RandomState(0).permutation(count)[:MOST_JUDGED])
 
 
 def eval_view(prepared: Prepared, role: str, count: Callable[[str, int], Callable[[int], None]]) -> Values:
@@ -113,7 +131,7 @@ def number_of_folds(labels: Labels, val: int) -> int:
 def picture_names(encoded: Encoded, role: str) -> list[str]:
     """The names of a role's pictures; of the unlabelled ones, those that are judged."""
     images = encoded.prepared.pictures.images(role)  # type: ignore[arg-type]
-    rows = encoded.judged if role == "unlabeled" else range(len(images))
+    rows = encoded.judged_pictures if role == "unlabeled" else range(len(images))
     return [images.name(int(row)) for row in rows]
 
 

@@ -19,6 +19,7 @@ from rich.console import Console
 from metapl.data.audit import audit
 from metapl.data.audit.audit import Audit
 from metapl.fit import after, clock, ladder, listing, network, report, rung
+from metapl.fit.climb import Climb
 from metapl.fit.conclude import conclude
 from metapl.fit.duration import seconds
 from metapl.fit.examine import examine, read_roles
@@ -34,7 +35,6 @@ from metapl.fit.folder import (
     write_json,
     write_request,
 )
-from metapl.fit.ladder import Climb
 from metapl.fit.listing import GOES_ON, Listing
 from metapl.fit.page import PAGE
 from metapl.fit.plan import Plan

@@ -64,7 +64,8 @@ def check_request(out: Path, data: str, request: Request) -> None:
 
 
 def _changes(out: Path, data: str, request: Request) -> list[str]:
-    before, now = read_json(out / REQUEST), comparable(data, request)
+    # A fit that was begun before a flag was added has its default.
+    before, now = to_dict(Request()) | read_json(out / REQUEST), comparable(data, request)
     del now["budget"]  # more time may be given later
     return [
         f"{name} was {before.get(name)!r}, is {value!r}" for name, value in now.items() if before.get(name) != value

@@ -41,9 +41,15 @@ def trained(out: Path, name: str, config: Config, some: Encoded, console: Consol
     return predicted, heads
 
 
-def settings(method: recipe.Method, features: Features, request: Request, steps: int) -> Config:
+def settings(method: recipe.Method, features: Features, request: Request, scale: recipe.Scale, steps: int) -> Config:
     """The settings of a run of heads."""
-    return recipe.settings(method, Config(seed=request.seed, data=features), steps)
+    return recipe.settings(method, Config(seed=request.seed, data=features), scale, steps)
+
+
+def scale_of(some: Encoded, c: float) -> recipe.Scale:
+    """The scale of the features, and the penalty that logistic regression with this C has."""
+    square = float(np.mean(np.sum(some.labeled**2, -1)))
+    return recipe.Scale(round(max(square, 1e-6), 2), round(1 / (c * len(some.labels)), 6))
 
 
 def steps_for(request: Request, budget_s: float) -> int:

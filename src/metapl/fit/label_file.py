@@ -7,6 +7,7 @@ path,label,decision
 """
 
 import csv
+import errno
 import io
 import os
 from pathlib import Path
@@ -39,25 +40,41 @@ def read(path: Path) -> dict[str, Decision]:
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [{key or "": value or "" for key, value in row.items()} for row in csv.DictReader(file)]
+        text = io.StringIO(_whole_lines(path).decode("utf-8"), newline="")
+        return [{key or "": value or "" for key, value in row.items()} for row in csv.DictReader(text)]
     except (OSError, UnicodeDecodeError, csv.Error, AttributeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
 
 
+def _whole_lines(path: Path) -> bytes:
+    """The file without a last line that a crash has cut off: nobody was told that it is saved."""
+    content, header = path.read_bytes() if path.exists() else b"", ",".join(COLUMNS).encode()
+    if header.startswith(content):
+        return b""
+    start = content.rfind(b"\n") + 1
+    last = content[start:].decode("utf-8", "replace").split(",")
+    is_cut_off = len(last) < len(COLUMNS) or last[-1] not in get_args(Choice)
+    return content[:start] if is_cut_off and content[:start].startswith(header) else content
+
+
 def add(path: Path, picture: str, decision: Decision) -> None:
-    """Add one line, and make sure that it is on the disk."""
+    """Add one line, and make sure that it is on the disk; if that fails, the file is as before."""
+    whole = _whole_lines(path)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    if not path.exists() or not path.stat().st_size:
+    if not whole:
         writer.writerow(COLUMNS)
-    elif not path.read_bytes().endswith(b"\n"):  # a line that was cut off by a crash or by hand
+    elif not whole.endswith(b"\n"):  # an editor has left the last line's end out
         text.write("\r\n")
     writer.writerow([picture, decision.label, decision.choice])
-    with path.open("a", newline="", encoding="utf-8") as file:
-        file.write(text.getvalue())
-        file.flush()
-        os.fsync(file.fileno())
+    with path.open("ab", buffering=0) as file:
+        file.truncate(len(whole))
+        try:
+            data = text.getvalue().encode("utf-8")
+            if file.write(data) != len(data):  # a disk that is nearly full writes a part
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(len(whole))
+            raise

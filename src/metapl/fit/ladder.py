@@ -1,53 +1,40 @@
 """Climb: rung after rung, each a model that can be used, until the budget is used up or nothing is left to try.
 
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
+    aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
     self_training      the same, and unlabelled pictures labelled round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
-    aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
     uda, fixmatch, mpl heads on the features, several seeds at once
-    ensemble           heads of several rungs together, if validation says that they are better
+    ensemble           heads of several rungs together, if that makes the validation labels more probable
     baseline, network  a network trained itself, on the labels and then with MPL, if there is time
 
 After each rung, model.json names the best one so far.
 """
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from rich.console import Console
 
-from metapl import data
 from metapl.config import Config, Stage
-from metapl.data.sources.features import Features
-from metapl.features import load
 from metapl.fit import classical, head_runs, network, select
-from metapl.fit import encoded as encoding
 from metapl.fit import rung as rungs
-from metapl.fit.clock import Clock, in_words
+from metapl.fit.climb import FOR_THE_VERDICT_S, Climb, listening
+from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.curve import learning_curve
-from metapl.fit.encoded import Encoded
+from metapl.fit.encode import encode_labeled, encode_unlabeled, encode_views, head_features, leave_out_foreign
 from metapl.fit.folder import FORMAT, MODEL, write_json
 from metapl.fit.heads import keep, kept, log_probabilities
-from metapl.fit.plan import SHARE_FOR_ENCODING, VIEWS, Plan, affordable
-from metapl.fit.request import Request
+from metapl.fit.listing import GOES_ON
 from metapl.fit.rung import About, Predictions, Rung
 from metapl.models.assemble import Head
 from metapl.recipe.heads import Method
-from metapl.runs import runlog
 from metapl.system import runtime, signals
-from metapl.system.signals import TIME_IS_UP, Stop, Stopped
-from metapl.system.terminal import sayer
+from metapl.system.signals import TIME_IS_UP, Stopped
 
-GOES_ON = "the same metapl fit command continues it"
-FOR_THE_VERDICT_S = 8.0  # what the verdict and the page take, about
 TITLES = {
     "linear": "logistic regression on the labels",
     "self_training": "self-training",
@@ -60,41 +47,7 @@ TITLES = {
     "baseline": "a network, trained on the labels",
     "network": "the same network with Meta Pseudo Labels",
 }
-LEAST_UNLABELED = 300  # pictures; heads are not tried on fewer, unless there are no more
 LEAST_FOR_A_NETWORK_S = 120.0  # seconds that must be left
-
-
-@dataclass
-class Climb:
-    """A fit on its way up."""
-
-    out: Path
-    request: Request
-    facts: dict[str, Any]
-    clock: Clock
-    console: Console
-    plan: Plan
-    encoded: Encoded | None = None
-    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why
-
-    def say(self, text: str) -> None:
-        """Print a sentence."""
-        sayer(self.console)(text)
-
-    @property
-    def features(self) -> Encoded:
-        """The features; there are some before the first rung."""
-        assert self.encoded is not None
-        return self.encoded
-
-    @property
-    def has_unlabeled(self) -> bool:
-        """Whether there are unlabelled pictures."""
-        return bool(self.facts["unlabeled"])
-
-    def rungs(self) -> list[Rung]:
-        """The rungs that are finished."""
-        return [rungs.read(self.out, name) for name in rungs.climbed(self.out)]
 
 
 def climb(climb: Climb) -> None:
@@ -106,6 +59,8 @@ def climb(climb: Climb) -> None:
             curve(climb)
             if climb.has_unlabeled:
                 encode_unlabeled(climb)
+                leave_out_foreign(climb)
+            if climb.has_unlabeled:
                 for name in classical.WITH_UNLABELED:
                     classical_rung(climb, name)
                 if encode_views(climb):
@@ -119,93 +74,6 @@ def climb(climb: Climb) -> None:
     for name in (*classical.WITH_UNLABELED, *head_runs.METHODS) if climb.has_unlabeled else ():
         if not rungs.finished(climb.out, name):
             climb.left_out.setdefault(name, "no time was left")
-
-
-@contextmanager
-def listening(climb: Climb) -> Iterator[Stop]:
-    """Note signals, and the end of the budget, while the block runs."""
-    with signals.listening(climb.say) as stop:
-        yield stop
-
-
-def encode_labeled(climb: Climb) -> None:
-    """Encode labelled and held-out pictures, which gives the first model soon, and measure how long a view takes."""
-    settings = climb.plan.features(climb.out, climb.request, climb.facts["side"])
-    with listening(climb) as stop, runlog.progress(climb.console) as screen:
-        prepared = data.prepare_features(settings, (), climb.say)
-        pace = Pace(screen.counting, stop, prepared.config.views)
-        climb.encoded = encoding.read(prepared, pace)
-    if climb.plan.get("view_s") is None:
-        climb.plan.decide("view_s", pace.view_s or 0.0)
-
-
-class Pace:
-    """Shows how far encoding is, stops it on request, and notes how long a view takes."""
-
-    def __init__(self, counting: Callable[[str, int], Callable[[int], None]], stop: Stop, pairs: int) -> None:
-        self._counting, self._stop, self._pairs = counting, stop, pairs
-        self.view_s = 0.0  # the shortest time so far; 0 if nothing was encoded
-
-    def __call__(self, title: str, total: int) -> Callable[[int], None]:
-        """Begin to count a role's pictures."""
-        views = 1 + 2 * self._pairs if title.endswith("labeled") else 1
-        before: list[tuple[int, float]] = []
-        shown: list[Callable[[int], None]] = []
-
-        def count(rows: int) -> None:
-            now = time.monotonic()
-            if before and rows > before[-1][0]:
-                seconds = (now - before[-1][1]) / ((rows - before[-1][0]) * views)
-                self.view_s = min(self.view_s or seconds, seconds)
-            before.append((rows, now))
-            if rows < total and not shown:  # nothing is shown of a file that is complete
-                shown.append(self._counting(title, total))
-            if shown:
-                shown[0](rows)
-            self._stop.check(f"{title}, {rows:,} of {total:,}", GOES_ON)
-
-        return count
-
-
-def encode_unlabeled(climb: Climb) -> None:
-    """Encode as many unlabelled pictures as their share of the budget allows."""
-    count = climb.facts["unlabeled"]
-    if (limit := climb.plan.get("unlabeled")) is None:
-        view_s = climb.plan.get("view_s") or 0.0
-        possible = affordable(count, view_s, SHARE_FOR_ENCODING * climb.clock.budget_s, views=1)
-        limit = climb.plan.decide("unlabeled", min(count, max(LEAST_UNLABELED, possible)))
-    if limit < count:
-        climb.say(f"the budget allows to encode {limit:,} of the {count:,} unlabelled pictures")
-    settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
-    with listening(climb) as stop, runlog.progress(climb.console) as screen:
-        prepared = data.prepare_features(settings, (), climb.say)
-        climb.encoded = encoding.with_unlabeled(climb.features, prepared, Pace(screen.counting, stop, 0))
-
-
-def encode_views(climb: Climb) -> bool:
-    """Encode the views of unlabelled pictures that heads learn from; False if there is too little time for that."""
-    if (limit := climb.plan.get("views_of")) is None:
-        left_s = min(SHARE_FOR_ENCODING * climb.clock.budget_s, (climb.clock.left_s - FOR_THE_VERDICT_S) / 3)
-        view_s, total = climb.plan.get("view_s") or 0.0, climb.facts["unlabeled"]
-        limit = affordable(total, view_s, left_s, views=1 + 2 * VIEWS)
-        if limit < min(LEAST_UNLABELED, total):
-            for name in head_runs.METHODS:
-                climb.left_out.setdefault(name, "there was too little time to encode views of unlabelled pictures")
-            return False
-        climb.plan.decide("views_of", limit)
-    with listening(climb) as stop, runlog.progress(climb.console) as screen:
-        prepared = data.prepare_features(head_features(climb), (), climb.say)
-        pace = Pace(screen.counting, stop, prepared.config.views)
-        load.stored(prepared, "unlabeled", pace("encoding views of unlabeled", len(prepared.examples["unlabeled"])))
-    return True
-
-
-def head_features(climb: Climb) -> Features:
-    """The features that heads are trained on."""
-    limit = climb.plan.get("views_of")
-    return dataclasses.replace(
-        climb.features.settings, unlabeled=limit if limit < climb.facts["unlabeled"] else 0, folds=climb.features.folds
-    )
 
 
 @contextmanager
@@ -292,7 +160,8 @@ def head_rung(climb: Climb, name: Method) -> None:
 def head_settings(climb: Climb, name: Method) -> Config:
     """The settings of a run of heads."""
     steps = climb.plan.decide("head_steps", head_runs.steps_for(climb.request, climb.clock.budget_s))
-    return head_runs.settings(name, head_features(climb), climb.request, steps)
+    scale = head_runs.scale_of(climb.features, climb.plan.get("c"))
+    return head_runs.settings(name, head_features(climb), climb.request, scale, steps)
 
 
 def ensemble(climb: Climb) -> None:

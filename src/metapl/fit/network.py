@@ -48,6 +48,7 @@ def write_list(out: Path, some: Encoded) -> Path:
         joined = Part(join([of_fold.images, val.images]), np.concatenate([of_fold.labels, val.labels]))
         roles = dict(parts) | {
             "labeled": _rows(labeled, np.flatnonzero(~held)),
+            "unlabeled": _rows(parts["unlabeled"], some.used),
             "val": joined if len(val.images) else of_fold,
         }
         listing.write(Listing(roles, some.class_names, "test part", (), 0), folder)
@@ -117,7 +118,7 @@ def predict(run: Path, some: Encoded) -> Predictions:
     size = model.config.data.size
     logits = {role: _logits(model, examples.images(role), size) for role in ROLES}
     folds = np.where(_held(some)[:, None], logits["labeled"], np.nan).astype(np.float32)
-    unlabeled = take(examples.images("unlabeled"), some.judged)
+    unlabeled = take(examples.images("unlabeled"), some.judged_pictures)
     return Predictions(some.validation(folds, logits["val"]), logits["test"], _logits(model, unlabeled, size))
 
 

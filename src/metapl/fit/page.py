@@ -152,14 +152,21 @@ def galleries(verdict: Mapping[str, Any], encoded: Encoded) -> list[Block]:
     )  # fmt: skip
     following = _gallery(
         "Label these next", "Unlabelled pictures that the model is unsure of and that differ from each other, the most "
-        "useful first; label_next.csv lists more.", verdict["label_next"], "unlabeled", encoded.judged, encoded,
+        "useful first; label_next.csv lists more.", verdict["label_next"],
+        "unlabeled", encoded.judged_pictures, encoded,
     )  # fmt: skip
     wrong = _gallery(
         "Labels that may be wrong", "Labelled pictures that models which had not seen them take for another class: "
         "label, then that class, then the label's own probability. Look at them; many are right but unusual. "
         "label_errors.csv lists more.", verdict["label_errors"], "labeled", np.arange(len(encoded.labels)), encoded,
     )  # fmt: skip
-    return [Heading("Pictures"), *sure, *following, *wrong]
+    foreign = _gallery(
+        "Left out as foreign", "Unlabelled pictures with hardly any labelled one near them, the strangest first: "
+        "class of the nearest labelled picture, and its similarity. They were not learnt from; foreign.csv lists all. "
+        "--no-filter-foreign keeps them.", verdict["foreign"],
+        "unlabeled", range(len(encoded.prepared.pictures.images("unlabeled"))), encoded,
+    )  # fmt: skip
+    return [Heading("Pictures"), *sure, *following, *wrong, *foreign]
 
 
 def _gallery(
@@ -176,6 +183,8 @@ def _gallery(
 
 
 def _caption(row: Mapping[str, Any]) -> str:
+    if "similarity" in row:
+        return f"{row['nearest']} {row['similarity']:.2f}"
     label = f"{row['label']} → " if "label" in row else ""
     return f"{label}{row['prediction']} {row['probability']:.0%}, {row['second']} {row['second_probability']:.0%}"
 

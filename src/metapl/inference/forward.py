@@ -5,7 +5,7 @@ each `Forward` and size of batch, and go through any number of examples in batch
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -87,7 +87,7 @@ def of_seeds(forward: Forward, weights: Weights, examples: Sequence[Examples], b
 def width(forward: Forward, weights: Weights, examples: Examples) -> int:
     """How many numbers the network gives for each example; nothing is computed."""
     one = jax.ShapeDtypeStruct((1, *examples.shape[1:]), examples.dtype)
-    return int(jax.eval_shape(forward, weights, one).shape[-1])
+    return int(jax.eval_shape(replace(forward, layout=SINGLE), weights, one).shape[-1])
 
 
 def weight_shapes(network: Network, augmentation: Augmentation, example: Any) -> Weights:

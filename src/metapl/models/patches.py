@@ -3,7 +3,9 @@
     u      = the picture, shrunk by each of the scales
     p      = a patch of u of 6×6 pixels, minus its mean, divided by its standard deviation
     z      = W (p − m)                                   m, W: mean and ZCA whitening of the patches
-    f_k(z) = max(0, mean_j ‖z − c_j‖ − ‖z − c_k‖)         c: centroids of k-means ("triangle" code)
+    d_k    = ‖z − c_k‖                                   c: centroids of k-means
+    f_k(z) = max(0, mean_j d_j − d_k)                    the code `triangles`, or
+    f_k(z) = 1 if d_k < mean_j d_j − deviation_j d_j     the code `near`, as Thiry et al. (2021) do with nearest patches
     F      = √ of the mean of f over each cell of a grid: g² K numbers for each scale
     x      = P (F − μ) / σ                               μ, σ, P: standardisation and PCA of F
 
@@ -19,9 +21,8 @@ The root keeps codes that fire often from hiding the others; `power = false` lea
 like the others. Pictures come as numbers from 0 to 255: `augmentation.mean = [0.0]`, `std = [0.00392157]`.
 """
 
-import itertools
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -46,8 +47,12 @@ class Patches(ModelConfig):
     """Factors by which the picture is shrunk; each has patches of its own."""
     centroids: Annotated[int, Ge(2)] = 320
     """Centroids of each scale (K)."""
+    code: Literal["triangles", "near"] = "triangles"
+    """f: how much nearer than the mean a centroid is, or only whether it is among the nearest."""
     grid: Annotated[int, Ge(1)] = 2
     """Cells along each side of the picture, over which codes are averaged (g)."""
+    overlap: bool = False
+    """Let each cell reach over half of the next one."""
     power: bool = True
     """Take the root of the averages."""
     components: Annotated[int, Ge(1)] = 320
@@ -71,7 +76,8 @@ class Codes(nn.Module):
         mean = self.param("patch_mean", nn.initializers.zeros, (size,))
         whitening = self.param("whitening", lambda _, shape: jnp.eye(shape[0]), (size, size))
         centroids = self.param("centroids", nn.initializers.normal(1.0), (self.config.centroids, size))
-        return averages(triangles((patches - mean) @ whitening, centroids), self.config.grid)
+        code = near if self.config.code == "near" else triangles
+        return averages(code((patches - mean) @ whitening, centroids), self.config.grid, self.config.overlap)
 
 
 class Pooled(nn.Module):
@@ -127,22 +133,38 @@ def patches_of(pictures: Array, side: int) -> Array:
 
 def triangles(z: Array, centroids: Array) -> Array:
     """f(z): [..., K]."""
+    d = _distances(z, centroids)
+    return jnp.maximum(0, jnp.mean(d, -1, keepdims=True) - d)
+
+
+def near(z: Array, centroids: Array) -> Array:
+    """f(z), 0 or 1: [..., K]."""
+    d = _distances(z, centroids)
+    return (d < jnp.mean(d, -1, keepdims=True) - jnp.std(d, -1, keepdims=True)).astype(z.dtype)
+
+
+def _distances(z: Array, centroids: Array) -> Array:
+    """d: [..., K]."""
     squares = jnp.sum(z**2, -1, keepdims=True) - 2 * z @ centroids.T + jnp.sum(centroids**2, -1)
-    distances = jnp.sqrt(jnp.maximum(squares, SMALLEST))
-    return jnp.maximum(0, jnp.mean(distances, -1, keepdims=True) - distances)
+    return jnp.sqrt(jnp.maximum(squares, SMALLEST))
 
 
-def averages(codes: Array, grid: int) -> Array:
+def averages(codes: Array, grid: int, overlap: bool = False) -> Array:
     """Average codes [N, h, w, K] over the cells of a grid: [N, g² K]."""
-    rows = _parts(codes, 1, grid)
-    return jnp.concatenate([jnp.mean(cell, (1, 2)) for row in rows for cell in _parts(row, 2, grid)], -1)
+    rows = _parts(codes, 1, grid, overlap)
+    return jnp.concatenate([jnp.mean(cell, (1, 2)) for row in rows for cell in _parts(row, 2, grid, overlap)], -1)
 
 
-def _parts(codes: Array, axis: int, grid: int) -> list[Array]:
-    """Cut along an axis into parts that differ by one place at most; not into more parts than it has places."""
-    side = codes.shape[axis]
-    cuts = [round(i * side / min(grid, side)) for i in range(min(grid, side) + 1)]
-    return [jax.lax.slice_in_dim(codes, start, end, axis=axis) for start, end in itertools.pairwise(cuts)]
+def _parts(codes: Array, axis: int, grid: int, overlap: bool) -> list[Array]:
+    """Cut along an axis into parts that differ by one place at most; not into more parts than it has places.
+
+    Parts that overlap are pairs of neighbours of one part more.
+    """
+    side, reach = codes.shape[axis], 2 if overlap else 1
+    parts = min(grid + reach - 1, side)
+    cuts = [round(i * side / parts) for i in range(parts + 1)]
+    ends = zip(cuts[: -min(reach, parts)], cuts[min(reach, parts) :], strict=True)
+    return [jax.lax.slice_in_dim(codes, start, end, axis=axis) for start, end in ends]
 
 
 def raised(pooled: Array, power: bool) -> Array:

@@ -10,13 +10,19 @@
     the head is θ V
 
 Without alignment, self-training gives too many pictures to the classes that are easy. π are the classes' shares among
-the labelled examples. If the unlabelled ones have others, this is the wrong method; validation on labels shows that.
+the labelled examples, a, if the unlabelled ones have the same shares. If not, that would teach wrong labels. So the
+classes that θ predicts for unlabelled examples are compared with those that it predicts for labelled ones, by
+cross-validation. If their counts differ by more than chance explains (χ², p < CHANCE), π follows the predictions:
+
+    π_c = the mean of Q_ic over i, but at least a_c / MOST and at most a_c MOST; scaled to add up to 1
+
 scikit-learn's SelfTrainingClassifier has neither alignment nor weights.
 
 | symbol | name                      |
 |--------|---------------------------|
 | V      | directions                |
-| π      | shares                    |
+| a      | shares                    |
+| π      | wanted                    |
 | P      | aligned                   |
 """
 
@@ -25,14 +31,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from threadpoolctl import threadpool_limits
 
 from metapl.models.assemble import Head, linear
 
-DIRECTIONS = 256  # at most
+DIRECTIONS = 512  # at most
 ROUNDS, SCALINGS = 5, 20
 FIRST_C = 1e-2
 SQUARE = (
@@ -40,10 +48,13 @@ SQUARE = (
 )
 STRENGTH = 10.0  # C is this, divided by the number of examples
 LABELED_WEIGHT = 2.0
+FOLDS, CHANCE = 5, 0.01
+MOST = 2.0  # factor by which π may differ from a
 ABSENT = -30.0  # the logit of a class without labelled examples
 
 Values = NDArray[np.floating[Any]]
 Labels = NDArray[np.int32]
+Numbers = NDArray[np.integer[Any]]  # of classes
 
 
 @threadpool_limits.wrap(limits=1)  # type: ignore[untyped-decorator]  # several threads add up in any order: other bits
@@ -59,8 +70,10 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head
     directions = leading(everything)
     near, far = everything[: len(x)] @ directions, everything[len(x) :] @ directions
     model = _regression(FIRST_C).fit(near, own)
+    same = len(unlabeled) == 0 or have_same_shares(near, own, model.predict(far))
     for _ in range(ROUNDS if len(unlabeled) else 0):
-        p = aligned(probabilities(model, far), shares)
+        q = probabilities(model, far)
+        p = aligned(q, shares if same else bounded(q.mean(0), shares))
         weights = np.concatenate([np.full(len(near), LABELED_WEIGHT), p.max(-1) ** 2])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -74,8 +87,25 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head
     return linear(kernel, intercept)
 
 
+def have_same_shares(x: Values, y: Numbers, predicted: Numbers) -> bool:
+    """Whether predictions for others have the classes in the same shares as cross-validated ones, but for chance."""
+    folds = min(FOLDS, int(np.bincount(y).min()))
+    if folds < 2:
+        return True  # nobody can tell
+    cutter = StratifiedKFold(folds, shuffle=True, random_state=0)
+    own = cross_val_predict(_regression(FIRST_C), x, y, cv=cutter)
+    counts = np.stack([np.bincount(some, minlength=y.max() + 1) for some in (own, predicted)])
+    return bool(stats.chi2_contingency(counts[:, counts.sum(0) > 0]).pvalue >= CHANCE)
+
+
+def bounded(wanted: Values, shares: Values) -> Values:
+    """π: the wanted shares, within a factor of the labelled ones."""
+    kept = np.clip(wanted, shares / MOST, shares * MOST)
+    return np.asarray(kept / kept.sum())
+
+
 def leading(features: Values) -> Values:
-    """V: orthonormal directions of the largest variance [D, at most 256] of centred features."""
+    """V: orthonormal directions of the largest variance [D, at most 512] of centred features."""
     if len(features) < features.shape[1]:
         return np.asarray(np.linalg.svd(features, full_matrices=False)[2][:DIRECTIONS].T)
     return np.asarray(np.linalg.eigh(features.T @ features)[1][:, ::-1][:, :DIRECTIONS])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Lt, MinLen
 
 from metapl.data.sources.dataset import SourceConfig
 
@@ -40,7 +40,15 @@ class Features(SourceConfig):
     components: Annotated[int, Ge(1)] = 320
     """Features of a picture, at most (patches)."""
     centroids: Annotated[int, Ge(2)] = 320
-    """Centroids of k-means (patches)."""
+    """Centroids of k-means, for each scale (patches)."""
+    scales: Annotated[tuple[int, ...], MinLen(1)] = (1,)
+    """Factors by which pictures are shrunk; each scale has patches of its own (patches)."""
+    code: Literal["triangles", "near"] = "triangles"
+    """How a patch is described: how much nearer than the mean each centroid is, or whether it is near (patches)."""
+    grid: Annotated[int, Ge(1)] = 2
+    """Cells along each side of a picture, over which codes are averaged (patches)."""
+    overlap: bool = False
+    """Let each cell reach over half of the next one (patches)."""
     views: Annotated[int, Ge(1)] = 3
     """Stored pairs of a weak and a strong view of each picture; a strong view is made from the weak one of its pair."""
     labels_per_class: Annotated[int, Ge(0)] = 0
@@ -49,6 +57,8 @@ class Features(SourceConfig):
     unlabeled: Annotated[int, Ge(0)] = 0
     """Use at most so many unlabelled pictures; 0: all. With labels_per_class, each seed draws its own; without, they
     are the same for all seeds, and no other is encoded."""
+    without: str = ""
+    """A JSON file {"rows": [...]}: numbers of the source's unlabelled pictures, from 0, that are not used."""
     folds: Annotated[int, Ge(0)] = 0
     """Cut the labelled pictures into so many folds K: of every 2 K seeds, the first K train on all but one fold each,
     which is their validation part, with some pictures repeated, and the other K train on all folds. 0: no folds."""
@@ -72,9 +82,13 @@ class Features(SourceConfig):
         """Check fields against each other."""
         if (self.encoder == "network") != bool(self.init_from):
             raise ValueError("encoder 'network' needs init_from, and the others take none")
+        if min(self.scales) < 1:
+            raise ValueError(f"scales takes whole numbers of at least 1, got {self.scales!r}")
         if self.encoder_size < 32 and (self.encoder_size or self.encoder != "network"):
             raise ValueError(f"encoder_size takes a number of at least 32, got {self.encoder_size}")
         drawn = self.label_noise or self.imbalance > 1 or self.foreign_classes or self.pictures or self.validate_on
+        if self.labels_per_class and self.without:
+            raise ValueError("without leaves out a source's own unlabelled pictures, so labels_per_class must be 0")
         if not self.labels_per_class and drawn:
             raise ValueError("label_noise, imbalance, foreign_classes, pictures and validate_on need labels_per_class")
         if self.folds == 1 or (self.folds and self.labels_per_class):

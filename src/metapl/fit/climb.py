@@ -1,0 +1,63 @@
+"""A fit on its way up: what all steps of the ladder share."""
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from metapl.fit import rung as rungs
+from metapl.fit.clock import Clock
+from metapl.fit.encoded import Encoded
+from metapl.fit.plan import Plan
+from metapl.fit.request import Request
+from metapl.fit.rung import Rung
+from metapl.system import signals
+from metapl.system.signals import Stop
+from metapl.system.terminal import sayer
+
+FOR_THE_VERDICT_S = 8.0  # what the verdict and the page take, about
+
+
+@dataclass
+class Climb:
+    """A fit on its way up."""
+
+    out: Path
+    request: Request
+    facts: dict[str, Any]
+    clock: Clock
+    console: Console
+    plan: Plan
+    encoded: Encoded | None = None
+    only_foreign: bool = False  # no unlabelled picture looks like the labelled ones
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why
+
+    def say(self, text: str) -> None:
+        """Print a sentence."""
+        sayer(self.console)(text)
+
+    @property
+    def features(self) -> Encoded:
+        """The features; there are some before the first rung."""
+        assert self.encoded is not None
+        return self.encoded
+
+    @property
+    def has_unlabeled(self) -> bool:
+        """Whether there are unlabelled pictures, and not all of them are foreign."""
+        return bool(self.facts["unlabeled"]) and not self.only_foreign
+
+    def rungs(self) -> list[Rung]:
+        """The rungs that are finished."""
+        return [rungs.read(self.out, name) for name in rungs.climbed(self.out)]
+
+
+@contextmanager
+def listening(climb: Climb) -> Iterator[Stop]:
+    """Note signals, and the end of the budget, while the block runs."""
+    with signals.listening(climb.say) as stop:
+        yield stop
