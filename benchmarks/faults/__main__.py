@@ -1,6 +1,6 @@
 """Run a campaign of faults, bounded and repeatable.
 
-python -m faults kills  [--number 20] [--seed 0] [--scenes train-mpl fit …]    run in benchmarks/
+python -m faults kills  [--number 20] [--seed 0] [--scenes train-mpl fit …] [--keep FOLDER]    run in benchmarks/
 python -m faults disks  [--scenes …]
 python -m faults inputs [--number 1000] [--seed 0] [--kinds toml picture …] [--keep FOLDER]
 
@@ -8,20 +8,25 @@ kills   SIGKILL at random moments, and shortly after something was written; then
         that count must end with the bits of a run that nobody disturbed.
 disks   A disk that is full (RLIMIT_FSIZE), a folder that cannot be written to, a clock that jumps, two writers at
         once, damaged checkpoints and caches: bits equal in the end, or one clear sentence.
-inputs  Mutated settings, lists, pictures, weights, arrays, records: a result, or one clear sentence. An input that
-        gives a traceback is made smaller and kept in --keep.
+inputs  Mutated settings, lists, pictures, weights, arrays, records, tar shards, Parquet files, files of runs, and HTTP
+        requests, and random networks for ONNX: a result, or one clear sentence. An input that gives a traceback is made
+        smaller and kept in --keep.
 
 It starts only its own processes, ends only those, and stops by itself. The exit code is 1 if anything failed.
 """
 
 import argparse
 import json
+import os
+import resource
 import sys
 import time
 from pathlib import Path
 
 from faults import disks, inputs, kills
-from faults.scenes import SCENES
+from faults.scenes import FORK, SCENES
+
+MOST_BYTES = 12 << 30  # of memory that mutated inputs may take, with all libraries
 
 
 def main() -> None:
@@ -33,14 +38,22 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--scenes", nargs="*", choices=sorted(SCENES), default=sorted(SCENES))
     parser.add_argument("--kinds", nargs="*", choices=sorted(inputs.KINDS), default=sorted(inputs.KINDS))
-    parser.add_argument("--keep", type=Path, help="a folder for inputs that failed, made smaller")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="a folder for inputs that failed, made smaller, or for the files of a command that did",
+    )
+    parser.add_argument("--fork", action="store_true", help="start commands by fork (forked.py), for many kills")
     flags = parser.parse_args()
+    if flags.fork:
+        os.environ[FORK] = "1"
     started = time.monotonic()
     if flags.campaign == "kills":
-        reports = [kills.campaign(name, flags.number or 20, flags.seed) for name in flags.scenes]
+        reports = [kills.campaign(name, flags.number or 20, flags.seed, flags.keep) for name in flags.scenes]
     elif flags.campaign == "disks":
         reports = [disks.campaign(name) for name in flags.scenes]
     else:
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))  # an input that asks for more is a failure
         reports = [inputs.campaign(kind, flags.number or 1000, flags.seed, flags.keep) for kind in flags.kinds]
     failures = sum(len(report["failures"]) for report in reports)
     total = sum(report["number"] for report in reports)

@@ -17,7 +17,7 @@ from typing import Any
 from faults import kills
 from faults.kills import Peaceful, ending, finish, in_peace
 from faults.report import finding, summary
-from faults.scenes import SCENES, Scene, digests, start
+from faults.scenes import SCENES, Scene, digests, lay_out, start
 
 SIZES_KB = (8, 64, 512)  # of disks that are too small
 ENOUGH = "400m"
@@ -64,14 +64,14 @@ def _call(*words: str) -> int:
 def full_disk(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
     """The disk is full early, later, and late; then there is room again."""
     with _disk(place, ENOUGH):
-        scene.prepare(place)
+        lay_out(scene, place)
         for kilobytes in SIZES_KB:
             filler = place / "filler"
             filler.unlink(missing_ok=True)
             free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
             filler.write_bytes(bytes(max(0, free - 1024 * kilobytes)))
             words = scene.continued if (place / scene.out).exists() else scene.command
-            code, text = finish(start(place, words))
+            code, text = finish(start(place, words, scene.program))
             if "Traceback" in text:
                 return f"{kilobytes} kB: {text[-600:]}"
             if code == 0:
@@ -83,9 +83,9 @@ def full_disk(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
 def read_only(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
     """Nothing can be written."""
     with _disk(place, ENOUGH):
-        scene.prepare(place)
+        lay_out(scene, place)
         _call("mount", "-o", "remount,ro", str(place))
-        code, text = finish(start(place, scene.command))
+        code, text = finish(start(place, scene.command, scene.program))
         _call("mount", "-o", "remount,rw", str(place))
         if code == 0 or "Traceback" in text:
             return f"exit code {code}: {text[-600:]}"
@@ -106,9 +106,8 @@ def clock(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
 
 def two_writers(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
     """The same command twice at the same time: one does the work, and the other says so or waits."""
-    place.mkdir()
-    scene.prepare(place)
-    both = [start(place, scene.command) for _ in range(2)]
+    lay_out(scene, place)
+    both = [start(place, scene.command, scene.program) for _ in range(2)]
     ends = [finish(process) for process in both]
     for code, text in ends:
         if "Traceback" in text:
@@ -126,7 +125,7 @@ def damage(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
         if data and draw.random() < 0.7:
             data[draw.randrange(len(data))] ^= 255
         path.write_bytes(data if data and draw.random() < 0.7 else data[: len(data) // 2])
-    code, text = finish(start(place, scene.continued))
+    code, text = finish(start(place, scene.continued, scene.program))
     if "Traceback" in text:
         return f"exit code {code}: {text[-600:]}"
     results = digests(scene, place)
@@ -140,9 +139,8 @@ def _says_nothing(text: str) -> bool:
 
 
 def _stopped_halfway(scene: Scene, place: Path, peaceful: Peaceful) -> None:
-    place.mkdir()
-    scene.prepare(place)
-    process = start(place, scene.command)
+    lay_out(scene, place)
+    process = start(place, scene.command, scene.program)
     kills.wait_for_writes(process, place, 25, time.monotonic() + peaceful.seconds)
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)  # the group that `start` has made for it

@@ -6,13 +6,15 @@ mutated at the level of bytes (bits, blocks, lengths) and, for text, of words an
 
 import random
 import tempfile
+import time
 import traceback
 import warnings
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from faults.report import finding, summary
+from faults.report import FailedError, finding, summary
 from faults.seeds import SEEDS
 from metapl.data.reading.decode import DataError
 from metapl.schema import ConfigError
@@ -35,6 +37,7 @@ KINDS: Mapping[str, Kind] = {name: Kind(*parts) for name, parts in SEEDS.items()
 def campaign(kind: str, number: int, seed: int, keep: Path | None = None) -> dict[str, Any]:
     """Try so many inputs of one kind; return what happened."""
     draw, failures, refused, problems = random.Random(f"{kind} {seed}"), list[str](), 0, set[str]()
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="metapl-faults-") as folder:
         place = Path(folder)
         seeds = KINDS[kind].seeds(place)
@@ -46,7 +49,8 @@ def campaign(kind: str, number: int, seed: int, keep: Path | None = None) -> dic
                 problems.add(problem)
                 small = smaller(kind, place, data, problem)
                 failures.append(finding(kind, kept(keep, kind, small), problem))
-    return summary("inputs", kind, number, failures, refused=refused)
+    seconds = round(time.monotonic() - began)
+    return summary("inputs", kind, number, failures, refused=refused, seconds=seconds)
 
 
 def tried(kind: str, place: Path, data: bytes) -> str | None:
@@ -60,6 +64,8 @@ def tried(kind: str, place: Path, data: bytes) -> str | None:
             KINDS[kind].read(path)
     except CLEAR as error:
         return "" if str(error).strip() and len(str(error)) < 2000 else f"an error without a clear sentence: {error!r}"
+    except FailedError as error:
+        return f"failed: {error}"
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__} at {Path(last.filename).name}:{last.lineno} ({last.name})"
@@ -86,14 +92,14 @@ def kept(keep: Path | None, kind: str, data: bytes) -> str:
     if keep is None:
         return f"{len(data)} bytes: {data[:120]!r}"
     keep.mkdir(parents=True, exist_ok=True)
-    path = keep / f"{kind}-{abs(hash(data)):x}"
+    path = keep / f"{kind}-{zlib.crc32(data):x}"
     path.write_bytes(data)
     return str(path)
 
 
 def mutated(data: bytes, draw: random.Random) -> bytes:
-    """Change one to six things."""
-    for _ in range(draw.randint(1, 6)):
+    """Change one thing, or a few."""
+    for _ in range(draw.choice(CHANGES)):
         data = draw.choice(MUTATIONS)(data, draw)
     return data
 
@@ -142,4 +148,5 @@ def _lines(data: bytes, draw: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
+CHANGES = (1, 1, 1, 2, 3, 6)  # half of the inputs differ in one place only, and come far
 MUTATIONS = (_flip, _cut, _drop, _repeat, _random, _extreme, _word, _lines)

@@ -6,6 +6,7 @@ has changed in the command's folder: most damage is done in the middle of a writ
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from faults.report import finding, summary
-from faults.scenes import SCENES, Scene, digests, start
+from faults.scenes import SCENES, Process, Scene, digests, lay_out, start
 
 IN_A_ROW = 3  # kills of one attempt before it is left in peace
 LONGEST_S = 300.0  # of one command; longer is a failure
 SOON_S = 0.03  # after a write
+LOOK_S = 0.004  # between two looks at the folder: on one core, looking slows the command down
 
 
 class Peaceful(NamedTuple):
@@ -28,29 +30,31 @@ class Peaceful(NamedTuple):
     seconds: float
 
 
-def campaign(name: str, number: int, seed: int) -> dict[str, Any]:
-    """Disturb one scene so many times; return what happened."""
-    scene, draw, failures, killed = SCENES[name], random.Random(f"{name} {seed}"), list[str](), 0
+def campaign(name: str, number: int, seed: int, keep: Path | None = None) -> dict[str, Any]:
+    """Kill one scene so many times; return what happened. What failed is copied to the folder `keep`."""
+    scene, draw, failures, killed, attempt = SCENES[name], random.Random(f"{name} {seed}"), list[str](), 0, 0
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="metapl-faults-") as folder:
         peaceful = in_peace(scene, Path(folder) / "peace")
-        attempt = 0
-        while killed < number:
+        while killed < number and attempt < 2 * number:  # some attempts end before their first kill
             place = Path(folder) / f"attempt{attempt}"
-            attempts = min(IN_A_ROW, number - killed)
-            problem, times = disturbed(scene, place, peaceful, draw, attempts)
-            attempt, killed = attempt + 1, killed + max(times, 1)
+            problem, times = disturbed(scene, place, peaceful, draw, min(IN_A_ROW, number - killed))
+            attempt, killed = attempt + 1, killed + times
             if problem:
                 failures.append(finding(name, f"attempt {attempt}, seed {seed}", problem))
-    return summary("kills", name, killed, failures)
+                if keep:
+                    shutil.copytree(place, keep / f"{name}-{seed}-{attempt}", symlinks=True)
+            shutil.rmtree(place)
+    seconds = round(time.monotonic() - began)
+    return summary("kills", name, killed, failures, continued=attempt, seconds=seconds)
 
 
 def in_peace(scene: Scene, place: Path) -> Peaceful:
     """Run the scene from its beginning to its end; twice, so that the time is that of compiled programs."""
     for folder in (place, place.with_name("peace again")):
-        folder.mkdir(parents=True)
-        scene.prepare(folder)
+        lay_out(scene, folder)
         began = time.monotonic()
-        ended = finish(start(folder, scene.command))
+        ended = finish(start(folder, scene.command, scene.program))
         if ended[0]:
             raise RuntimeError(f"metapl {' '.join(scene.command)} fails by itself: {ended[1]}")
         seconds = time.monotonic() - began
@@ -64,19 +68,18 @@ def disturbed(
     scene: Scene, place: Path, peaceful: Peaceful, draw: random.Random, attempts: int
 ) -> tuple[str | None, int]:
     """Kill the command some times, then let it end; return what went wrong, and how often it was killed."""
-    place.mkdir()
-    scene.prepare(place)
+    lay_out(scene, place)
     killed = 0
     for _ in range(attempts):
         words = scene.continued if killed and (place / scene.out).exists() else scene.command
-        process = start(place, words)
+        process = start(place, words, scene.program)
         if not kill(process, place, peaceful.seconds, draw):
             break
         killed += 1
     return ending(scene, place, peaceful), killed
 
 
-def kill(process: subprocess.Popen[str], place: Path, seconds: float, draw: random.Random) -> bool:
+def kill(process: Process, place: Path, seconds: float, draw: random.Random) -> bool:
     """Kill the process and its children at a random moment; False if it ended before."""
     began = time.monotonic()
     if draw.random() < 0.5:
@@ -93,13 +96,13 @@ def kill(process: subprocess.Popen[str], place: Path, seconds: float, draw: rand
     return alive
 
 
-def wait_for_writes(process: subprocess.Popen[str], place: Path, changes: int, until: float) -> None:
+def wait_for_writes(process: Process, place: Path, changes: int, until: float) -> None:
     """Wait until the folder has changed so many times."""
     before = _shape(place)
     while changes and time.monotonic() < until and process.poll() is None:
         now = _shape(place)
         changes, before = changes - (now != before), now
-        time.sleep(0.001)
+        time.sleep(LOOK_S)
 
 
 def _shape(place: Path) -> list[tuple[str, int]]:
@@ -117,9 +120,9 @@ def _shape(place: Path) -> list[tuple[str, int]]:
 
 def ending(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
     """Let the user's next command end in peace; return what is wrong then, or None."""
-    code, text = finish(start(place, scene.continued))
+    code, text = finish(start(place, scene.continued, scene.program))
     if code == 2 and scene.again:  # it was killed before there was anything to continue
-        code, text = finish(start(place, scene.command))
+        code, text = finish(start(place, scene.command, scene.program))
     results = digests(scene, place)
     if results == peaceful.results and (code == 0 or "Traceback" not in text):
         return None  # a command that refuses to do finished work again is fine
@@ -130,7 +133,7 @@ def ending(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
     return f"differ: {', '.join(wrong)}"
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+def finish(process: Process) -> tuple[int, str]:
     """Wait for a process; return its exit code and what it printed."""
     try:
         text, _ = process.communicate(timeout=LONGEST_S)

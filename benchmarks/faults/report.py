@@ -5,6 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 
+class FailedError(Exception):
+    """A failure that is not an error of this process, such as a server's; its text says where it was."""
+
+
 def finding(what: str, where: str, problem: str) -> str:
     """Print one failure, and return it."""
     print(json.dumps({"failure": what, "where": where, "problem": problem}, ensure_ascii=False), flush=True)

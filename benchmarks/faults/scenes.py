@@ -2,25 +2,42 @@
 
 import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
 
 import metapl
+from faults.http_requests import write_fit
 from metapl import config as configs
 from metapl.algorithms import METHODS
 from metapl.config import Checkpoint, Config
 
 STEPS, EVERY = 40, 8  # steps of a stage, and between checkpoints
 RESULTS = ("**/weights*.safetensors", "**/metrics.jsonl", "**/evaluations.csv", "**/confusion.npz")
+FORK = "METAPL_FAULTS_FORK"  # set: start commands by fork (forked.py)
 Prepare = Callable[[Path], None]  # writes into an empty folder what the command reads
+
+
+class Process(Protocol):
+    """A command that was started."""
+
+    pid: int
+    returncode: Any
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+
+    def communicate(self, *, timeout: float | None = None) -> tuple[Any, Any]:
+        """Wait for its end; return what it printed."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,7 @@ class Scene:
     again: tuple[str, ...] = ()  # how a user continues it; empty: the same command
     results: tuple[str, ...] = RESULTS  # patterns of the files that must be equal
     out: str = "out"  # where it writes
+    program: str = "metapl"  # the module that the command is given to
 
     @property
     def continued(self) -> tuple[str, ...]:
@@ -39,17 +57,31 @@ class Scene:
         return self.again or self.command
 
 
-def start(place: Path, words: tuple[str, ...], **more: object) -> subprocess.Popen[str]:
-    """Start `metapl` in a process group of its own; what one process has compiled, the next ones find."""
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
+def lay_out(scene: Scene, place: Path) -> None:
+    """Fill a folder with what the command reads; it is prepared once, and copied from then on."""
+    template = place.parent / "template"
+    if not template.exists():
+        template.mkdir(parents=True)
+        scene.prepare(template)
+    shutil.copytree(template, place, dirs_exist_ok=True)
+
+
+def start(place: Path, words: tuple[str, ...], program: str = "metapl") -> Process:
+    """Start a program in a process group of its own; what one process has compiled, the next ones find."""
+    packages = (Path(metapl.__file__).parents[1], Path(__file__).parents[1])
+    more = {
+        "PYTHONPATH": os.pathsep.join(map(str, packages)),
         "JAX_COMPILATION_CACHE_DIR": str(place.parent / "xla"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "XDG_CACHE_HOME": str(place / "cache"),
     }
+    if os.environ.get(FORK) and program == "metapl":
+        from faults.forked import Child
+
+        return Child(place, words, more)
     return subprocess.Popen(
-        [sys.executable, "-m", "metapl", *words], cwd=place, env=environment, text=True, start_new_session=True,
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **more,  # type: ignore[call-overload]
+        [sys.executable, "-m", program, *words], cwd=place, env=os.environ | more, text=True, start_new_session=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
 
@@ -124,6 +156,11 @@ def _fit(place: Path) -> None:
     write_digits(place / "pictures")
 
 
+def _labeling(place: Path) -> None:
+    write_fit(place)
+    (place / "out").mkdir()
+
+
 def _probabilities(place: Path) -> None:
     """Probabilities to select from."""
     np.save(place / "p.npy", np.random.default_rng(0).dirichlet(np.ones(10), 400).astype(np.float16))
@@ -155,6 +192,7 @@ SCENES: Mapping[str, Scene] = {
     "sweep": Scene(
         _write_settings("digits_supervised_small"),
         ("sweep", "my.toml", "--trials", "2", "--sampler", "random", "--validate-on", "40", "--out", "out"),
-        results=("best-*.toml",),
+        results=("report/best-*.toml",),
     ),
+    "label": Scene(_labeling, ("fit", "out/labels.csv"), results=("labels.csv",), program="faults.label_client"),
 }

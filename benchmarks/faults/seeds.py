@@ -4,6 +4,7 @@ import io
 import pickle
 import struct
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
+from faults import exports, http_requests, sets
 from metapl import config as configs
 from metapl import models, weights
+from metapl.data.audit import leave_out
 from metapl.data.reading import probabilities, records
 from metapl.data.reading.decode import decode_file
 from metapl.data.reading.unpickle import load_dict
 from metapl.data.sources import csv_list, npz
+from metapl.fit import label_file
 from metapl.models.mlp import MLP
 from metapl.schema import to_dict
 from metapl.study import read as studies
+from metapl.sweep import space
 
 PRESETS = ("digits_mpl_small", "cifar10_4k_uda", "two_moons_mpl", "noisy_student_imagenet", "features_fixmatch")
 NETWORK = models.build(MLP(hidden=(3,)), 2)
@@ -143,6 +148,16 @@ def _read_npy(path: Path) -> None:
         pass
 
 
+SPACE = b"""
+[all]
+"stages.0.method.label_smoothing" = {type = "float", low = 0.0, high = 0.2}
+[a]
+"stages.0.labeled_batch" = {type = "choice", values = [32, 64]}
+"model.hidden" = {type = "choice", values = [[64], [128, 128]], also = ["x"]}
+steps = {type = "int", low = 1, high = 3, step = 1}
+"""
+LABELS = b"path,label,decision\r\na.png,cat,label\r\nb.png,,none_of_these\r\na.png,,undo\r\n"
+
 # kind -> (valid inputs, reader, name of the file)
 SEEDS: Mapping[str, tuple[Callable[[Path], list[bytes]], Callable[[Path], Any], str]] = {
     "toml": (_toml, lambda path: configs.load(str(path)), "my.toml"),
@@ -154,4 +169,17 @@ SEEDS: Mapping[str, tuple[Callable[[Path], list[bytes]], Callable[[Path], Any], 
     "npy": (_npy, _read_npy, "probabilities.npy"),
     "tfrecord": (_example, _read_example, "example"),
     "pickle": (_pickled, _read_pickle, "data_batch_1"),
+    "webdataset": (sets.tar_shards, sets.read_tar, "train.tar"),
+    "parquet": (sets.parquets, sets.read_parquet, "train.parquet"),
+    "idx": (sets.idx_files, sets.read_idx, "train-images-idx3-ubyte"),
+    "mat": (sets.mat_files, sets.read_mat, "train_32x32.mat"),
+    "hashes": (sets.hash_files, leave_out.read, "hashes.npz"),
+    "labels": (lambda place: [LABELS], label_file.read, "labels.csv"),
+    "space": (lambda place: [SPACE], lambda path: space.read(path, ["a"]), "space.toml"),
+    "onnx": (exports.seeds, exports.read, "network"),
+    **{f"run-{name}": (partial(sets.run_with, name), sets.read_run, f"{sets.RUN}/{name}") for name in sets.RUN_FILES},
+    **{
+        f"http-{site}": (partial(http_requests.seeds, site), partial(http_requests.read, site), "request")
+        for site in http_requests.PATHS
+    },
 }

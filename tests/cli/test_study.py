@@ -3,8 +3,11 @@
 import csv
 
 import pytest
+from rich.console import Console
 
 from metapl.cli import main as cli
+from metapl.study import read, work
+from metapl.system.lock import LockedError
 
 STUDY = """
 title = "With and without"
@@ -55,6 +58,24 @@ def test_a_study_is_run_once_and_then_only_reported(place, capsys):
     (place / "mine.toml").write_text(STUDY.replace('"stages.0.steps" = 5', '"stages.0.steps" = 6'))
     assert code(["study", "mine.toml", "--out", "out"]) == 2
     assert "other settings or seeds" in capsys.readouterr().err
+
+
+def test_a_run_that_another_process_had_is_tried_again_after_the_others(tmp_path, monkeypatch):
+    """That process may have been killed since; one that is still at work is left alone."""
+    (tmp_path / "mine.toml").write_text(STUDY)
+    study, asked = read.load(str(tmp_path / "mine.toml"), small=False), []
+
+    def start(config, seeds, at_once, folders, out, console):
+        asked.append(out.name)
+        if len(asked) in (1, 3):
+            raise LockedError("process 7 is at work")
+        (out / "result.json").touch()
+
+    monkeypatch.setattr(work, "start_run", start)
+    work.work(study, tmp_path, [], Console(quiet=True))
+    assert asked == ["all--none", "all--mpl", "all--none"]
+    work.work(study, tmp_path, [], Console(quiet=True))
+    assert asked[3:] == ["all--none"]
 
 
 def test_without_a_name_the_studies_are_listed(capsys):

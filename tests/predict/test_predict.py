@@ -14,6 +14,7 @@ from metapl.evaluate.predictor import load
 from metapl.inference.batches import PREDICTION
 from metapl.predict.predictions import best
 from metapl.predict.text import cell, on_a_line, path_cell
+from metapl.system.lock import take
 from tests.tiny_run import NAMES, make_run, picture
 
 ODD = ("=1+1.png", "new\nline.png", 'quo"te,.png', "ünï 犬.png", "<script>.png", "esc\x1b[31m.png", "bad\udcff.png")
@@ -90,6 +91,20 @@ def test_what_was_interrupted_does_not_look_whole(run, photos, monkeypatch):
     assert predict(run, "photos", "--csv", "a.csv") == 130
     assert not Path("a.csv").exists()
     assert Path("a.csv.partial").exists()
+
+
+def test_the_same_command_begins_a_csv_again_that_a_killed_one_has_left(run, photos, capsys):
+    assert predict(run, "photos", "--csv", "whole.csv") == 0
+    for left in ("", "path,cl", "path,class,class_index,probability,error\nphotos/a.png,c"):
+        Path("a.csv.partial").write_text(left)
+        assert predict(run, "photos", "--csv", "a.csv") == 0
+        assert Path("a.csv").read_bytes() == Path("whole.csv").read_bytes()
+        assert not Path("a.csv.partial").exists()
+        Path("a.csv").unlink()
+    with Path("b.csv.partial").open("w") as file:
+        assert take(file)
+        assert predict(run, "photos", "--csv", "b.csv") == 2
+    assert "another prediction writes b.csv.partial" in " ".join(capsys.readouterr().err.split())
 
 
 def test_json_has_an_object_on_each_line(run, photos, capsys):

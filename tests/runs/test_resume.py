@@ -409,7 +409,7 @@ def test_where_the_work_cannot_be_shared_as_before_a_sentence_says_how(place, co
 
 
 def test_a_model_axis_without_its_mode_is_refused(copy):
-    with pytest.raises(ConfigError, match="mode 'hybrid' goes with a model above 1, got 'auto' and 4"):
+    with pytest.raises(ConfigError, match="a model above 1 goes with mode 'hybrid' or 'weights', got 'auto'"):
         resume_verb([str(copy), "--model", "4"])
 
 

@@ -15,7 +15,7 @@ from metapl.data import open_source
 from metapl.data.audit import audit
 from metapl.data.audit import table as audit_table
 from metapl.schema import validate
-from metapl.system.folders import claim, next_free
+from metapl.system.folders import all_or_nothing, claim, next_free
 from metapl.system.terminal import Terminal, say
 
 
@@ -57,7 +57,8 @@ def check(args: Sequence[str]) -> None:
     terminal = Terminal()
     result = audit.audit(source, terminal, flags.rules)
     audit_table.show(result, terminal)
-    audit.write(result, out)
+    with all_or_nothing(out) as place:
+        audit.write(result, place)
     say(terminal, f"Wrote {out}/audit.json and hashes.npz")
     if result.problems:
         sys.exit(1)

@@ -18,7 +18,7 @@ from metapl.data.audit.leave_out import Hashed, HashLookup, LeaveOut
 from metapl.data.audit.near import MAX_DISTANCE
 from metapl.data.reading import probabilities
 from metapl.schema import ConfigError, validate
-from metapl.system.folders import claim, next_free
+from metapl.system.folders import all_or_nothing, claim, next_free
 from metapl.system.terminal import Terminal, say
 
 T = TypeVar("T")
@@ -70,7 +70,8 @@ def select(args: Sequence[str]) -> None:
     with _progress(terminal, "select", shape.rows) as advance:
         chosen = selection.select(flags.probabilities, flags.rules, left_out, advance)
     names = probabilities.names(flags.probabilities, flags.names)
-    selection.write(chosen, names, flags.rules, left_out, out)
+    with all_or_nothing(out) as place:
+        selection.write(chosen, names, flags.rules, left_out, place)
     kept = selection.summarize(chosen, flags.rules, left_out)["kept"]
     counts = f"{kept['distinct_pictures']:,} of {chosen.rows:,} pictures, {kept['with_copies']:,} with copies"
     say(terminal, f"Kept {counts}; wrote {out}/selection.csv, audit.csv and summary.json")

@@ -1,7 +1,6 @@
 """`metapl export`: writes a folder with all files, or none."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from metapl.export.card import Exported, card
 from metapl.export.formats import FORMATS, is_rough, merged, plain
 from metapl.schema import ConfigError, validate
 from metapl.system import folders, runtime
-from metapl.system.disk import UNFINISHED, reason
+from metapl.system.disk import reason
 from metapl.system.terminal import Terminal, sayer
 
 
@@ -80,20 +79,14 @@ def export(args: Sequence[str]) -> None:
 
 
 def _write(loaded: Predictor, kinds: Sequence[str], asked: check.CheckExamples, out: Path) -> list[Exported]:
-    """Write the files into a folder beside `out`, check them, and rename it when all are right: all files or none."""
-    place = out.absolute().with_name(f".{out.absolute().name}{UNFINISHED}")
+    """Write the files, and check them: all of them are kept, or none."""
     try:
-        shutil.rmtree(place, ignore_errors=True)  # an export that was killed may have left it
-        place.mkdir()
-        exported = [_write_one(loaded, kind, asked, place) for kind in kinds]
-        (place / "model_card.md").write_text(card(loaded, exported, asked), "utf-8", "backslashreplace")
-        (place / "classes.json").write_text(json.dumps(loaded.class_names) + "\n", "utf-8")
-        out.rmdir()
-        place.rename(out)
+        with folders.all_or_nothing(out) as place:
+            exported = [_write_one(loaded, kind, asked, place) for kind in kinds]
+            (place / "model_card.md").write_text(card(loaded, exported, asked), "utf-8", "backslashreplace")
+            (place / "classes.json").write_text(json.dumps(loaded.class_names) + "\n", "utf-8")
     except OSError as error:
         raise ConfigError(f"--out {out} could not be written: {reason(error)}") from None
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
     return exported
 
 

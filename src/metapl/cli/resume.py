@@ -26,7 +26,7 @@ class ResumeFlags:
     mode: Literal["auto", "single", "data", "hybrid", "weights"] | None = None
     """Share the work in another way: replaces the run's `parallel.mode`."""
     model: Annotated[int, Ge(1)] = 1
-    """With --mode hybrid: replaces the run's `parallel.model`."""
+    """With --mode hybrid or weights: replaces the run's `parallel.model`."""
     cluster: Annotated[runtime.Cluster, tyro.conf.arg(name="")] = runtime.Cluster()
 
 

@@ -12,7 +12,9 @@ from metapl.predict.predictions import Prediction, best
 from metapl.predict.text import cell, on_a_line, path_cell
 from metapl.schema import ConfigError
 from metapl.system.disk import move_to_free, reason
+from metapl.system.lock import take
 
+COLUMNS = ("path", "class", "class_index", "probability", "error")  # class_2, probability_2, … follow
 WIDEST = 30  # letters of a class name in the table
 WORTH_SHOWING = 0.01  # the table leaves out further classes that are less probable
 
@@ -30,16 +32,27 @@ def csv_file(path: Path, class_names: Sequence[str], top_k: int) -> Iterator[Wri
     partial = path.with_name(f"{path.name}.partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = partial.open("x", newline="", encoding="utf-8")
-    except FileExistsError:
-        raise ConfigError(
-            f"{partial} exists: another prediction writes it, or was stopped; move or delete it first"
-        ) from None
+        file = partial.open("a+", newline="", encoding="utf-8", errors="replace")
     except OSError as error:
         raise ConfigError(f"--csv {path} cannot be written: {reason(error)}") from None
     with file:
+        _begin_again(file, partial, path)
         yield _naming_the_file(_csv_rows(file, class_names, top_k), path)
-    move_to_free(partial, path)
+        file.flush()
+        move_to_free(partial, path)  # while the file is locked: nobody else begins it again
+
+
+def _begin_again(file: TextIO, partial: Path, path: Path) -> None:
+    """Empty an unfinished file that a killed prediction has left; refuse any other."""
+    if not take(file):
+        raise ConfigError(f"another prediction writes {partial}; wait for its end, or choose another name")
+    if path.exists():
+        raise ConfigError(f"--csv {path} already exists and is not overwritten; choose another name")
+    file.seek(0)
+    header = ",".join(COLUMNS)
+    if not header.startswith(file.read(len(header))):
+        raise ConfigError(f"{partial} exists and is no unfinished prediction; move it, or choose another name")
+    file.truncate(0)
 
 
 def _naming_the_file(write: Write, path: Path) -> Write:
@@ -57,10 +70,7 @@ def _naming_the_file(write: Write, path: Path) -> Write:
 def _csv_rows(file: TextIO, class_names: Sequence[str], top_k: int) -> Write:
     rows = csv.writer(file, lineterminator="\n")
     further = range(2, min(top_k, len(class_names)) + 1)
-    rows.writerow(
-        ["path", "class", "class_index", "probability", "error"]
-        + [name for i in further for name in (f"class_{i}", f"probability_{i}")]
-    )
+    rows.writerow([*COLUMNS, *(name for i in further for name in (f"class_{i}", f"probability_{i}"))])
 
     def write(prediction: Prediction) -> None:
         if prediction.probabilities is None:

@@ -2,8 +2,10 @@
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -16,7 +18,7 @@ from metapl.runs.saver import Progress, log
 from metapl.runs.work import OpenRun, prepared, work
 from metapl.schema import ConfigError, to_dict
 from metapl.system import processes
-from metapl.system.lock import locked
+from metapl.system.lock import LockedError, locked
 from metapl.system.terminal import sayer
 from metapl.train.groups import AtOnce, seeds_together
 
@@ -36,9 +38,16 @@ def start_run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out
     together = seeds_together(at_once, seeds, config, program, datasets[0])
     settings = RunSettings(config, tuple(numbers), together, folders)
     with locked(out) if processes.is_leader() else nullcontext():
-        processes.leader_decides(lambda: run_folder.write(out, settings, datasets[0].manifest))
+        processes.leader_decides(lambda: _write(out, settings, datasets[0].manifest))
         processes.check_visible(out / run_folder.CONFIG)
         if not processes.is_leader():  # another machine may have other files
             run_folder.check_data(out, datasets[0])
         log(out, "began", pid=os.getpid())
         work(OpenRun(out, settings, datasets, program, console), Progress())
+
+
+def _write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) -> None:
+    """Write the files of a new run, unless another process has begun one while this one read its data."""
+    if (out / run_folder.CONFIG).exists():
+        raise LockedError(f"another process has begun a run in {out} in the meantime")
+    run_folder.write(out, settings, manifest)

@@ -1,12 +1,19 @@
 """Output folders, which are never overwritten, and the folder where a run began."""
 
+import errno
+import glob
 import itertools
+import os
+import shutil
+import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from metapl.schema import ConfigError
+from metapl.system.disk import UNFINISHED
+from metapl.system.lock import take
 
 _PROBE = ".metapl-write-test"
 
@@ -23,8 +30,52 @@ def claim(folder: Path, ours: Collection[str] = ()) -> Path:
     except OSError as error:
         raise ConfigError(f"--out {folder} cannot be used as a folder to write to: {error.strerror}") from None
     if occupied:
-        raise ConfigError(f"--out {folder} is not empty, and nothing in it is overwritten; choose another folder")
+        raise _not_empty(folder)
     return folder
+
+
+def _not_empty(folder: Path) -> ConfigError:
+    return ConfigError(f"--out {folder} is not empty, and nothing in it is overwritten; choose another folder")
+
+
+@contextmanager
+def all_or_nothing(out: Path) -> Iterator[Path]:
+    """Yield a new folder beside `out` to write into; at the end of the block it becomes `out`, which must be empty.
+
+    A command that is killed leaves `out` empty, so that the same command can be given again; that one also deletes the
+    folder that the killed one has left. Of two commands at once, the first to end wins. A folder that cannot be
+    replaced (a container's volume, the current folder) is written to directly.
+    """
+    out = out.absolute()
+    if os.path.ismount(out) or out == Path.cwd() or not os.access(out.parent, os.W_OK):
+        yield out
+        return
+    for left in out.parent.glob(f".{glob.escape(out.name)}.{'[0-9a-f]' * 32}{UNFINISHED}"):
+        if _is_left(left):
+            shutil.rmtree(left, ignore_errors=True)
+    place = out.with_name(f".{out.name}.{uuid.uuid4().hex}{UNFINISHED}")
+    place.mkdir()
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        take(descriptor)
+        yield place
+        place.rename(out)  # it replaces an empty folder, at once
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            raise _not_empty(out) from None
+        raise
+    finally:
+        os.close(descriptor)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _is_left(place: Path) -> bool:
+    """Whether no process writes into an unfinished folder any more."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        return take(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def next_free(folder: Path, ours: Collection[str] = ()) -> Path:

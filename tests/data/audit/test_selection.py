@@ -226,3 +226,11 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, monkeypatch: pytest.
         tracemalloc.stop()
     assert peaks[1] < 1.2 * peaks[0]
     assert peaks[1] < 4_000_000  # the file has 4 MB
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x05\x06" + b"\x01" * 18, b"not a file of arrays"])
+def test_a_damaged_file_of_hashes_is_refused_in_a_sentence(tmp_path, content):
+    """Found by mutation: an empty file, and one that claims a directory elsewhere, gave a traceback."""
+    (tmp_path / "hashes.npz").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"not a hashes\.npz of metapl data check"):
+        leave_out.read(tmp_path / "hashes.npz")

@@ -125,3 +125,14 @@ def test_a_damaged_archive_is_named_wherever_the_damage_is(tmp_path: Path) -> No
             assert train.labels.tolist() == [0, 1] * 10
     assert len(errors) > 100
     assert all(error.startswith(str(tmp_path / "pictures.npz")) for error in errors)
+
+
+def test_a_message_does_not_repeat_what_a_damaged_file_claims(tmp_path: Path) -> None:
+    """Found by mutation: the name of an array claims to be thousands of bytes long."""
+    load(tmp_path, PLAIN)
+    content = bytearray((tmp_path / "pictures.npz").read_bytes())
+    content[27] = 0xFF  # the high byte of the first name's length
+    (tmp_path / "pictures.npz").write_bytes(content + bytes(70_000))
+    with pytest.raises(DataError, match="cannot be read") as error:
+        read(Npz(), [tmp_path])
+    assert len(str(error.value)) < 500

@@ -80,3 +80,18 @@ def test_a_size_that_cannot_be_is_refused_before_unpacking(tmp_path: Path, monke
     write(tmp_path, "train", "test")
     with pytest.raises(DataError, match="claims 4 pictures"):
         read(Svhn(verify=False, extra=False), [tmp_path])
+
+
+@pytest.mark.parametrize("kind", [0, 8, 14, 16, 200])
+@pytest.mark.parametrize("place", [184, 136])
+def test_a_wrong_type_is_refused_before_scipy_reads_it(tmp_path: Path, place: int, kind: int) -> None:
+    """Found by mutation: SciPy's reader ended the process at such a file (a segmentation fault)."""
+    write(tmp_path, "train", "test")
+    content = {"X": images(0).transpose(1, 2, 3, 0), "y": np.array(LABELS, np.uint8)[:, None]}
+    savemat(tmp_path / "train_32x32.mat", content, do_compression=False)
+    assert len(read(Svhn(verify=False, extra=False), [tmp_path]).parts["train"].images) == len(LABELS)
+    damaged = bytearray((tmp_path / "train_32x32.mat").read_bytes())
+    damaged[place] = kind  # the type of X's numbers, or of its class
+    (tmp_path / "train_32x32.mat").write_bytes(damaged)
+    with pytest.raises(DataError, match=r"train_32x32\.mat cannot be read as a \.mat file: it has an array"):
+        read(Svhn(verify=False, extra=False), [tmp_path])

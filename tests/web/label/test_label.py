@@ -1,7 +1,9 @@
 """Labelling in the browser: the file only grows, the last decision counts, and only this page can write."""
 
+import errno
 import http.client
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -32,6 +34,40 @@ def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
     path.write_text("path,label,decision\r\na,cat,label")
     label_file.add(path, "b", NONE)
     assert label_file.read(path) == {"a": CAT, "b": NONE}
+
+
+@pytest.mark.parametrize("rest", ["a", "a,cat", "a,cat,lab", "a,cat,und"])
+def test_half_a_line_that_a_crash_has_left_does_not_count(tmp_path, rest):
+    path = tmp_path / "labels.csv"
+    path.write_text(f"path,label,decision\r\nb,,none_of_these\r\n{rest}")
+    assert label_file.read(path) == {"b": NONE}
+    label_file.add(path, "a", CAT)
+    assert label_file.read(path) == {"a": CAT, "b": NONE}
+    path.write_text("path,lab")
+    assert label_file.read(path) == {}
+    label_file.add(path, "a", CAT)
+    assert label_file.read(path) == {"a": CAT}
+
+
+def test_another_file_is_not_cut(tmp_path):
+    path = tmp_path / "mine.txt"
+    path.write_text("precious,words\nwithout an end")
+    label_file.add(path, "a", CAT)
+    assert path.read_text().startswith("precious,words\nwithout an end")
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "labels.csv"
+    label_file.add(path, "a", CAT)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        label_file.add(path, "b", CAT)
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

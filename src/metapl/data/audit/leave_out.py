@@ -1,5 +1,7 @@
 """Rows that must not be selected: look-alikes of val and test pictures, and pictures that cannot be read."""
 
+import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +15,8 @@ from metapl.data.audit.hashing import Hashes
 from metapl.data.audit.survey import survey
 from metapl.data.sources.source import BadImage, Images, Source
 from metapl.schema import ConfigError
+
+_DAMAGE = (OSError, ValueError, KeyError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class Hashed(NamedTuple):
@@ -45,10 +49,10 @@ class LeaveOut:
 def read(path: Path) -> dict[str, Hashed]:
     """Read the hashes.npz that `metapl data check` writes: the hashes of each part."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             parts = [name.removesuffix(".hashes") for name in file.files if name.endswith(".hashes")]
             return {part: Hashed(file[f"{part}.hashes"], file[f"{part}.readable"]) for part in parts}
-    except (OSError, ValueError, KeyError) as error:
+    except _DAMAGE as error:
         raise ConfigError(f"{path}: not a hashes.npz of metapl data check: {error}") from None
 
 

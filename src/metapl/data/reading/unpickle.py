@@ -5,8 +5,10 @@ that such a batch needs are replaced by stand-ins of our own, and every other na
 functions that rebuild arrays are called: their C code was not written for hostile input.
 """
 
+import io
 import math
 import pickle
+import pickletools
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
@@ -77,6 +79,9 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
+_NOTES = ("PUT", "BINPUT", "LONG_BINPUT")  # operations that note a value under a number
+
+
 class RestrictedUnpickler(pickle.Unpickler):
     """Gives a pickle the stand-ins for the names that a subclass lists, and refuses every other name."""
 
@@ -96,10 +101,19 @@ class _Unpickler(RestrictedUnpickler):
     kind = "data"
 
 
+def refuse_far_memo(operation: str, argument: Any, length: int) -> None:
+    """Refuse to note a value under a number above the pickle's length: Python would make a table of that size."""
+    if operation in _NOTES and argument > length:
+        raise pickle.UnpicklingError(f"it notes a value under the number {argument:,}, but has only {length:,} bytes")
+
+
 def load_dict(file: BinaryIO, name: str) -> dict[str, Any]:
     """Read a pickled dict with text keys; uint8 arrays become arrays, Python 2's texts bytes. `name` is for errors."""
     try:
-        content = _Unpickler(file, encoding="bytes").load()
+        data = file.read()
+        for operation, argument, _ in pickletools.genops(data):
+            refuse_far_memo(operation.name, argument, len(data))
+        content = _Unpickler(io.BytesIO(data), encoding="bytes").load()
     except Exception as error:  # a damaged pickle can raise any error: EOF, index, memory, attribute, …
         raise DataError(f"{name} cannot be read as a data batch: {error or type(error).__name__}") from None
     if type(content) is not dict or any(type(key) not in (str, bytes) for key in content):

@@ -27,6 +27,7 @@ KEYS_OF_ROLE: dict[Role, tuple[str, str]] = {
 }
 _KEYS = frozenset({"class_names"}.union(*KEYS_OF_ROLE.values()) - {""})
 # What a damaged archive or array makes zipfile, zlib and NumPy raise.
+_LONGEST = 200  # letters of a library's message: some repeat what a file claims
 _DAMAGE = (*npy_header.DAMAGE, zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
 
 
@@ -53,7 +54,9 @@ def read(config: Npz, folders: Folders) -> Source:
             with np.load(file, allow_pickle=False) as content:
                 arrays = {key: content[key] for key in content.files}
         except _DAMAGE as error:
-            raise error if isinstance(error, DataError) else DataError(f"{path} cannot be read: {error}") from None
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{path} cannot be read: {str(error)[:_LONGEST]}") from None
     return _source(arrays, path)
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.io import loadmat, whosmat
 
-from metapl.data.reading import channels, files
+from metapl.data.reading import channels, files, mat_file
 from metapl.data.reading.decode import DataError
 from metapl.data.reading.files import Folders
 from metapl.data.sources.source import InMemory, Part, PictureConfig, Source
@@ -53,6 +53,7 @@ def read(config: Svhn, folders: Folders) -> Source:
 def _read_mat(path: Path, part: str, verify: bool) -> Part:
     with files.open_file(path, _MD5[part] if verify else None) as file:
         try:
+            mat_file.check(file)
             _check_shapes({name: shape for name, shape, _ in whosmat(file)}, path)
             file.seek(0)
             arrays = loadmat(file, variable_names=["X", "y"])
