@@ -10,6 +10,7 @@ from pathlib import Path
 
 import optuna
 import pytest
+import sqlalchemy
 from optuna.trial import TrialState
 
 import metapl
@@ -200,3 +201,21 @@ def test_a_slots_settings_do_not_depend_on_the_worker(tmp_path, kind):
         return study.ask().suggest_float("x", 0, 1)
 
     assert draw(3) == draw(3) != draw(4)
+
+
+def test_workers_that_create_the_tables_at_the_same_moment_try_again(tmp_path, monkeypatch):
+    opened, real = [], store.RDBStorage
+
+    def late(*arguments, **settings):
+        opened.append(1)
+        if len(opened) < 3:
+            raise sqlalchemy.exc.IntegrityError("create table", {}, ValueError("duplicate key"))
+        return real(*arguments, **settings)
+
+    monkeypatch.setattr(store, "RDBStorage", late)
+    monkeypatch.setattr(store, "WAIT_S", 0)
+    assert store.connect(f"sqlite:///{tmp_path}/sweep.db").engine.name == "sqlite"
+    opened.clear()
+    monkeypatch.setattr(store, "TRIES", 2)
+    with pytest.raises(ConfigError, match=r"cannot be used: .*duplicate key"):
+        store.connect(f"sqlite:///{tmp_path}/other.db")

@@ -34,22 +34,36 @@ def folder_of(out: Path, case: str, arm: str) -> Path:
 
 
 def work(study: Study, out: Path, folders: Folders, console: Console) -> None:
-    """Start or resume every run that is not finished and not locked."""
-    names = study.runs()
-    for number, (case, arm) in enumerate(names, start=1):
-        folder = folder_of(out, case, arm)
-        check_settings(study, case, arm, folder)
-        if is_finished(folder):
-            continue
-        say(console, f"run {number} of {len(names)}: {case}, {arm}", style="bold")
-        try:
-            if (folder / run_folder.CONFIG).exists():
-                resume_run(folder, folders, console)
-            else:
-                folder.mkdir(parents=True, exist_ok=True)
-                start_run(config_of(study, case, arm), study.seeds_of(case), "auto", folders, folder, console)
-        except LockedError as error:
-            say(console, f"{error}; this process goes on with the next run")
+    """Start or resume every run that is not finished and not locked, until there is none left.
+
+    A run that another process has locked is tried again after the others: that process may have been killed since.
+    """
+    worked = True
+    while worked:
+        worked = False
+        for names in study.runs():
+            worked |= _work_on(study, names, out, folders, console)
+
+
+def _work_on(study: Study, names: tuple[str, str], out: Path, folders: Folders, console: Console) -> bool:
+    """Start or resume one run; False if there was nothing to do, or another process does it."""
+    case, arm = names
+    folder = folder_of(out, case, arm)
+    check_settings(study, case, arm, folder)
+    if is_finished(folder):
+        return False
+    number, total = study.runs().index(names) + 1, len(study.runs())
+    say(console, f"run {number} of {total}: {case}, {arm}", style="bold")
+    try:
+        if (folder / run_folder.CONFIG).exists():
+            resume_run(folder, folders, console)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            start_run(config_of(study, case, arm), study.seeds_of(case), "auto", folders, folder, console)
+    except LockedError as error:
+        say(console, f"{error}; this process goes on with the next run")
+        return False
+    return True
 
 
 def is_finished(folder: Path) -> bool:

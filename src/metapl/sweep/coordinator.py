@@ -15,7 +15,7 @@ from metapl.sweep import report, store, worker
 from metapl.sweep.settings import SweepSettings
 from metapl.sweep.store import MethodStudy
 from metapl.system import runtime
-from metapl.system.folders import next_free
+from metapl.system.folders import all_or_nothing, next_free
 from metapl.system.terminal import say
 
 POLL_S = 0.5
@@ -42,8 +42,8 @@ def sweep(
                 )
     summaries = [report.summarize(study) for study in studies]
     folder = next_free(out / "report")
-    folder.mkdir()
-    report.write(studies, settings, folder)
+    with all_or_nothing(folder) as place:
+        report.write(studies, settings, place)
     console.print(report.table(summaries, validation))
     for remark in report.remarks(summaries, validation):
         say(console, remark)

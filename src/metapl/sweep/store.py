@@ -8,12 +8,13 @@ forgotten, with any number of workers and machines.
 
 import socket
 import threading
+import time
 import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import optuna
 import sqlalchemy
@@ -26,6 +27,7 @@ from metapl.sweep.settings import Budget, Method, identity
 from metapl.system.lock import held, is_held
 
 HEARTBEAT_S, GRACE_S = 20, 120  # a worker on another machine counts as dead if it is silent for longer than GRACE_S
+TRIES, WAIT_S = 10, 0.3  # to create the tables while other workers do
 SQLITE_TIMEOUT_S = 120  # how long a worker waits for another worker's write
 
 _LIVE = (TrialState.WAITING, TrialState.RUNNING, TrialState.COMPLETE, TrialState.PRUNED)
@@ -52,8 +54,7 @@ def connect(url: str) -> RDBStorage:
         kwargs = (
             {"connect_args": {"timeout": SQLITE_TIMEOUT_S}} if url.startswith("sqlite") else {"pool_pre_ping": True}
         )
-        with no_experimental_warnings():
-            storage = RDBStorage(url, engine_kwargs=kwargs, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
+        storage = _open(url, kwargs)
         if storage.engine.name == "sqlite":
             _lock_at_begin(storage.engine)
         return storage
@@ -64,6 +65,22 @@ def connect(url: str) -> RDBStorage:
     except (sqlalchemy.exc.SQLAlchemyError, optuna.exceptions.OptunaError, OSError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"--storage {shown} cannot be used: {reason}") from None
+
+
+def _open(url: str, kwargs: dict[str, Any]) -> RDBStorage:
+    """Open the trials; optuna creates its tables if there are none.
+
+    If several workers start at the same moment on an empty database, all but one of them fail at this, once.
+    """
+    for tries_left in reversed(range(TRIES)):
+        try:
+            with no_experimental_warnings():
+                return RDBStorage(url, engine_kwargs=kwargs, heartbeat_interval=HEARTBEAT_S, grace_period=GRACE_S)
+        except (sqlalchemy.exc.IntegrityError, sqlalchemy.exc.ProgrammingError):
+            if not tries_left:
+                raise
+            time.sleep(WAIT_S)
+    raise AssertionError("TRIES is at least 1")
 
 
 def _lock_at_begin(engine: sqlalchemy.Engine) -> None:
