@@ -4,6 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SITE ?= site
+TESTS ?=
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo quick test test-all lint types docs check format browser bench onednn clean
@@ -15,7 +16,7 @@ demo: $(READY)  ## set everything up, fit digits, and compare the methods on Two
 	$(BIN)/metapl demo
 
 quick: $(READY)  ## the everyday tests: about a minute on 2 cores
-	$(PYTEST) -m "not slow and not exhaustive"
+	$(PYTEST) -m "not slow and not exhaustive" $(TESTS)
 
 test: $(READY)  ## every kind of test: minutes on 2 cores
 	$(PYTEST) -m "not exhaustive"

@@ -62,8 +62,8 @@ def test_one_step_is_the_equation(network, views):
         contract.test_it_learns_to_tell_two_blobs_apart,
     ],
 )
-def test_it_keeps_the_contract(check, network, views):
-    check(entropy.Entropy, network, views)
+def test_it_keeps_the_contract(check):
+    check(entropy.Entropy)
 
 
 def test_its_settings_can_be_read_and_its_fields_are_explained():
