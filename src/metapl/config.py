@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import functools
 import itertools
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -216,7 +217,8 @@ TABLES: dict[type, Iterable[Any]] = {
 KINDS: dict[type, dict[str, type]] = {base: {kind.name: kind for kind in table} for base, table in TABLES.items()}
 
 
-def presets() -> dict[str, str]:
+@functools.cache
+def presets() -> Mapping[str, str]:
     """Return the names of the presets, each with the first line of its file."""
     files = (resources.files("metapl") / "presets").iterdir()
     texts = {Path(f.name).stem: f.read_text("utf-8") for f in files if f.name.endswith(".toml")}
@@ -236,7 +238,7 @@ def load(preset_or_file: str) -> Config:
     The file's key `preset` is not a setting: it names the preset whose values the file changes.
     """
     if preset_or_file in presets():
-        return parse(_preset_text(preset_or_file), preset_or_file)
+        return _preset(preset_or_file)
     path = Path(preset_or_file)
     if not path.is_file():
         raise ConfigError(f"{preset_or_file!r} is neither a preset nor a TOML file; {nearest(preset_or_file)}")
@@ -285,8 +287,9 @@ def _base(preset: Any) -> Config:
         return Config()
     if not isinstance(preset, str) or preset not in presets():
         raise ConfigError(f"preset takes the name of a preset, got {preset!r}; {nearest(str(preset))}")
-    return parse(_preset_text(preset), preset)
+    return _preset(preset)
 
 
-def _preset_text(name: str) -> str:
-    return (resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8")
+@functools.cache
+def _preset(name: str) -> Config:
+    return parse((resources.files("metapl") / "presets" / f"{name}.toml").read_text("utf-8"), name)

@@ -8,8 +8,9 @@ A list in a file replaces the list before it; a table with numbers as keys chang
 
 import dataclasses
 import difflib
+import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -23,6 +24,9 @@ class ConfigError(ValueError):
     """A mistake of the user; its text is one sentence for them."""
 
 
+_type_hints = functools.cache(get_type_hints)  # it evaluates every annotation anew
+
+
 def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, path: str = "") -> T:
     """Build `cls` from nested dicts; settings that `values` leaves out come from `base`, or else from the defaults."""
     if not isinstance(values, Mapping):
@@ -31,7 +35,7 @@ def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, pa
     base = _choose_base(cls, values, kinds, base, path)
     cls = type(base)
     values = _at_new_places(values, getattr(cls, "moved", {}))
-    hints = get_type_hints(cls)
+    hints = _type_hints(cls)
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
@@ -52,7 +56,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def validate(config: Any, path: str = "") -> None:
     """Check every range and every `check()` in the tree; raise ConfigError for the first that fails."""
-    hints = get_type_hints(type(config), include_extras=True)
+    hints = _type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
         where, value = _join(path, field.name), getattr(config, field.name)
         _check_limits(hints[field.name], value, where)
@@ -132,7 +136,7 @@ def _check_limits(hint: Any, value: Any, path: str) -> None:
         return
     if get_origin(hint) is Annotated:
         for extra in hint.__metadata__:
-            for limit in extra if isinstance(extra, limits.GroupedMetadata) else (extra,):
+            for limit in extra if isinstance(extra, Iterable) else (extra,):  # an Interval holds several
                 _check_limit(limit, value, path)
         _check_limits(get_args(hint)[0], value, path)
     elif get_origin(hint) in (Union, UnionType):

@@ -102,11 +102,11 @@ def origin(loaded: ReportedRun) -> Origin:
         return Origin()
     command = loaded.environment.get("command")
     words = [word for word in command if isinstance(word, str)] if isinstance(command, list) else []
-    named = next((word for word in words[2:3] if word in _presets()), None)
+    named = next((word for word in words[2:3] if word in configs.presets()), None)
     if named is not None:
         changes = _changes(to_dict(config), to_dict(_preset(named)))
         return Origin(named, "" if changes else paper(named), tuple(changes))
-    same = [name for name in _presets() if _preset(name) == config]
+    same = [name for name in configs.presets() if _preset(name) == config]
     return Origin(same[0], paper(same[0])) if same else Origin()
 
 
@@ -116,11 +116,6 @@ def paper(preset: str) -> str:
         if line.startswith("# Paper"):
             return line.removeprefix("# Paper").strip()
     return ""
-
-
-@cache
-def _presets() -> tuple[str, ...]:
-    return tuple(configs.presets())
 
 
 @cache
