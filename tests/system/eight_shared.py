@@ -56,6 +56,7 @@ NETWORKS = {
     "wide_resnet": WideResNet(depth=10, width=1, dropout=0.3),
     "efficientnet": EfficientNet(width=0.25, dropout=0.3),
 }
+ALSO = {"wide_resnet": ("data",), "efficientnet": ("groups",)}  # modes: each compiles for a quarter of a minute
 # As the largest networks are trained: blocks and parts of a batch as loops. In doubles: with 22 layers, and batch norm
 # of four examples, three steps in floats differ by 5 %, which rounding began.
 STACKED, PARTS = WideResNet(depth=22, width=1, dropout=0.3, scan=True, remat=True), 2
@@ -95,8 +96,7 @@ def three_steps(algorithm, layout: Layout, state, seen: Views):
 def of_networks() -> dict:
     told = {}
     for name, model in NETWORKS.items():
-        groups = ("groups",) if name == "efficientnet" else ()
-        told |= compared(name, models.build(model, 4), ("single", "data", "hybrid", *groups))
+        told |= compared(name, models.build(model, 4), ("single", "hybrid", *ALSO[name]))
     with jax.enable_x64(True), mock.patch.dict(layers.DTYPES, float32=jnp.dtype("float64")):
         told |= compared("stacked", in_microbatches(models.build(STACKED, 4), PARTS), ("single", "hybrid"))
     return told
