@@ -4,6 +4,7 @@
     python benchmarks/steps.py --model wide_resnet --batch 64 128 --rounds 15
     python benchmarks/steps.py --method mpl --batch 16 --unlabeled 1 7
     python benchmarks/steps.py --model resnet50 --size 64 --batch 16 --classes 1000
+    python benchmarks/steps.py --checkout ~/MPL-pytorch --batch 16 --unlabeled 1 7   # against its own train_loop
 
 A ratio of 1.2 says that we are 1.2 times as fast. Both sides use float32, all cores, the same network, batch, loss and
 optimizer (Nesterov 0.9, weight decay). Parameters and FLOPs, which each side counts itself, must agree, to make sure
@@ -50,6 +51,7 @@ def main() -> None:
     flags.add_argument("--method", choices=("supervised", "mpl"), default="supervised")
     flags.add_argument("--batch", type=int, nargs="+", default=[64, 128], help="labelled pictures in a step")
     flags.add_argument("--unlabeled", type=int, nargs="+", default=[1], help="mpl: unlabelled for each labelled one")
+    flags.add_argument("--checkout", type=Path, help="a clone of kekmodel/MPL-pytorch: drive its own train_loop")
     flags.add_argument("--size", type=int, default=32)
     flags.add_argument("--classes", type=int, default=10)
     flags.add_argument("--rounds", type=int, default=15)
@@ -60,18 +62,17 @@ def main() -> None:
     if args.json and args.json.exists():
         sys.exit(f"{args.json} already exists; choose another name")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))  # so that the children are closed, too
-    ratios = args.unlabeled if args.method == "mpl" else [0]
+    method = "mpl" if args.checkout else args.method
+    ratios = args.unlabeled if method == "mpl" else [0]
     chosen = [
-        (args.model, args.method, batch, batch * ratio, args.size, args.classes)
-        for batch in args.batch
-        for ratio in ratios
+        (args.model, method, batch, batch * ratio, args.size, args.classes) for batch in args.batch for ratio in ratios
     ]
-    results = [measure(case, args.rounds) for case in (TABLE if args.all else chosen)]
+    results = [measure(case, args.rounds, args.checkout) for case in (TABLE if args.all else chosen)]
     if args.json:
         args.json.write_text(json.dumps(results, indent=2) + "\n", "utf-8")
 
 
-def measure(case: tuple[str, str, int, int, int, int], rounds: int) -> dict[str, Any]:
+def measure(case: tuple[str, str, int, int, int, int], rounds: int, checkout: Path | None) -> dict[str, Any]:
     """Measure one case: start two children, check that they do the same work, do the rounds, print a line."""
     model, method, batch, unlabeled_batch, size, classes = case
     network, fields = MODELS[model]
@@ -85,10 +86,12 @@ def measure(case: tuple[str, str, int, int, int, int], rounds: int) -> dict[str,
         "classes": classes,
         **OPTIMIZER,
         **UDA,
+        "checkout": checkout and str(checkout),
     }
+    their_script = "mpl_pytorch_steps.py" if checkout else "torch_steps.py"
     with contextlib.ExitStack() as children:  # a stopped child never ends by itself, so both must be closed
         ours = children.enter_context(contextlib.closing(Side(HERE / "jax_steps.py", settings)))
-        theirs = children.enter_context(contextlib.closing(Side(HERE / "torch_steps.py", settings)))
+        theirs = children.enter_context(contextlib.closing(Side(HERE / their_script, settings)))
         refuse_other_work(ours.about, theirs.about)
         result = compare(ours, theirs, rounds)
     show(model, settings, ours.about, result)
@@ -107,15 +110,14 @@ def refuse_other_work(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 def show(name: str, settings: dict[str, Any], about: dict[str, Any], result: dict[str, Any]) -> None:
     """One line of the table."""
     ratio, ours, theirs = result["ratio"], result["ours_s"], result["theirs_s"]
-    used = result["processor"]
+    used, opponent = result["processor"], "MPL-pytorch" if settings["checkout"] else "PyTorch"
     batch = f"{settings['batch']}" + (f"+{settings['unlabeled_batch']}" if settings["unlabeled_batch"] else "")
     print(
         f"{name} {settings['method']}, batch {batch}, {settings['size']}×{settings['size']}: "
         f"{ratio['median']:.2f}× [{ratio['low']:.2f}, {ratio['high']:.2f}], best against best {ratio['of_best']:.2f}×; "
         f"metapl {1e3 * ours['median']:.0f} ms (best {1e3 * ours['best']:.0f}, "
         f"{about['gflop'] / ours['best']:.0f} GFLOP/s), "
-        f"PyTorch {1e3 * theirs['median']:.0f} ms (best {1e3 * theirs['best']:.0f}, "
-        f"{about['gflop'] / theirs['best']:.0f} GFLOP/s); "
+        f"{opponent} {1e3 * theirs['median']:.0f} ms (best {1e3 * theirs['best']:.0f}); "
         f"processor time {used['ratio']['median']:.2f}× [{used['ratio']['low']:.2f}, {used['ratio']['high']:.2f}], "
         f"{1e3 * used['ours_s']['median']:.0f} and {1e3 * used['theirs_s']['median']:.0f} ms; "
         f"convolutions by {'oneDNN' if about['onednn'] else 'XLA'}",
