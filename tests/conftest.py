@@ -1,5 +1,6 @@
 """Shared by all tests: how their programs are compiled, double precision where a proof needs it, and a browser."""
 
+import gc
 import os
 import shutil
 import signal
@@ -82,6 +83,17 @@ def heard_signals() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+MOST_BYTES = 3 << 30  # of a worker: JAX keeps every program that it has compiled, and machines have a few GiB a core
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory() -> Iterator[None]:
+    yield
+    if runtime.rss_bytes() > MOST_BYTES:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
