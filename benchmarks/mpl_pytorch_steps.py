@@ -56,7 +56,7 @@ def import_loop(checkout: Path) -> tuple[Any, Any, Any]:
     sys.modules["data"] = types.SimpleNamespace(DATASET_GETTERS={})  # type: ignore[assignment]
     sys.modules["torch.utils.tensorboard"] = types.SimpleNamespace(SummaryWriter=NoWriter)  # type: ignore[assignment]
     main, models, utils = (importlib.import_module(name) for name in ("main", "models", "utils"))
-    main.tqdm = quiet_bar
+    vars(main)["tqdm"] = quiet_bar
     return main, models, utils
 
 

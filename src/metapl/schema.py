@@ -24,7 +24,10 @@ class ConfigError(ValueError):
     """A mistake of the user; its text is one sentence for them."""
 
 
-_type_hints = functools.cache(get_type_hints)  # it evaluates every annotation anew
+@functools.cache
+def _type_hints(cls: type, include_extras: bool = False) -> dict[str, Any]:
+    """Return a class's annotations, which `get_type_hints` would evaluate anew each time."""
+    return get_type_hints(cls, include_extras=include_extras)
 
 
 def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, path: str = "") -> T:
@@ -35,7 +38,7 @@ def from_dict(cls: type[T], values: Any, kinds: Kinds, base: T | None = None, pa
     base = _choose_base(cls, values, kinds, base, path)
     cls = type(base)
     values = _at_new_places(values, getattr(cls, "moved", {}))
-    hints = _type_hints(cls)
+    hints = _type_hints(cls)  # type: ignore[arg-type]  # mypy: a class is not hashable
     fields = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
@@ -56,7 +59,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 def validate(config: Any, path: str = "") -> None:
     """Check every range and every `check()` in the tree; raise ConfigError for the first that fails."""
-    hints = _type_hints(type(config), include_extras=True)
+    hints = _type_hints(type(config), include_extras=True)  # type: ignore[arg-type]
     for field in dataclasses.fields(config):
         where, value = _join(path, field.name), getattr(config, field.name)
         _check_limits(hints[field.name], value, where)
