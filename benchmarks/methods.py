@@ -5,9 +5,8 @@
 The programs are those of `metapl bench wide_resnet METHOD --model.depth 10 --model.width 1 --batch 16`, one after the
 other in this process: 16 labelled and 16 unlabelled pictures of 32×32 pixels, which are noise. Prints as Markdown;
 ratios are to the supervised step. Processor time is the lowest of several steps, so it depends little on what else the
-machine does; arithmetic is counted before the compiler merges equal passes. Methods that learn from stored
-predictions are left out. Memory of single examples is for the 16 of the batch. FILE keeps what was measured: methods
-that it has are not measured again.
+machine does; arithmetic is counted before the compiler merges equal passes. Memory of single examples is for the 16 of
+the batch. FILE keeps what was measured: methods that it has are not measured again.
 """
 
 import argparse
@@ -36,8 +35,8 @@ SIZES: dict[str, dict[str, Any]] = {  # of methods whose own do not fit 16 pictu
 
 
 def methods() -> dict[str, type[MethodConfig]]:
-    """Those that can be measured, `supervised` first."""
-    return {kind.name: kind for kind in METHODS if not kind.uses_stored_predictions}
+    """All methods, `supervised` first."""
+    return {kind.name: kind for kind in METHODS}
 
 
 def measure(name: str) -> dict[str, float]:

@@ -295,6 +295,12 @@ class MethodConfig:
     def check_batches(self, labeled: int, unlabeled: int) -> None:
         """Raise ValueError if the method cannot learn from batches of these sizes."""
 
+    def check_examples(self, unlabeled: int, sides: tuple[int, ...]) -> None:
+        """Raise ValueError if the method cannot learn from so many unlabelled examples with views of this size.
+
+        `sides` are a picture's height and width; of points and features there are none.
+        """
+
 
 @dataclass(frozen=True)
 class Keep:

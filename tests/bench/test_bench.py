@@ -59,7 +59,9 @@ def test_flops_are_those_of_the_layers(tmp_path, capsys):
     assert training["gflop"] * 1e9 == pytest.approx(2 * 5 * no_first)
 
 
-@pytest.mark.parametrize(("method", "unlabeled"), [("supervised", 0), ("pseudo_labels", 7), ("uda", 7), ("mpl", 7)])
+@pytest.mark.parametrize(
+    ("method", "unlabeled"), [("supervised", 0), ("pseudo_labels", 7), ("uda", 7), ("mpl", 7), ("noisy_student", 7)]
+)
 def test_every_method_can_be_measured_and_only_pictures_that_it_sees_count(tmp_path, capsys, method, unlabeled):
     report, _ = bench(tmp_path, capsys, "mlp", method, "--batch", "2", "--unlabeled-batch", "7", "--no-starts")
     training, inference = report["cases"]

@@ -1,9 +1,9 @@
 """EnAET (Wang et al., 2019): MixMatch, and decoders that tell from features how a picture was transformed.
 
-    L_mix = MixMatch's loss (mixmatch.py)
+    L_mix = MixMatch's loss,   q = its guess for x_u (mixmatch.py)                                  q held fixed
     M_k   ~ transformations of kind k: projective, affine, similarity, Euclidean
     AET_k = ‖ D_k(features(x_u), features(M_k x_u); φ_k) − m(M_k) ‖²            a mean over examples and numbers
-    KL_k  = KL(f(x_u; θ) ‖ f(M_k x_u; θ))                                       f(x_u; θ) held fixed
+    KL_k  = KL(q ‖ f(M_k x_u; θ))
     θ'    = θ − η ∇_θ [ L_mix + Σ_k λ_k AET_k + λ_c mean_k KL_k ]
     φ_k'  = φ_k − η ∇_{φ_k} AET_k
 
@@ -17,8 +17,9 @@ eight numbers, minus those of the identity. Pixels from outside are grey. The ki
 | affine     | ± 30°     | ± 0.2    | 0.8 to 1.2 | ± 0.3      |         |
 | projective | ± 30°     | ± 0.2    | 0.8 to 1.2 | ± 0.3      | ± 0.125 |
 
-Differences from the paper: no transformation of colours (its λ is the smallest, 0.05), ranges as above, decoders of one
-hidden layer. The λ_k do not change over the steps. Points have no pixels: for them only MixMatch's loss remains.
+q in KL_k is that of the authors' code. Differences from it: no transformation of colours (its λ is the smallest, 0.05)
+and no view of exchanged patches, ranges as above, eight numbers for every kind, decoders of one hidden layer. The λ_k
+do not change over the steps; there they rise during the first tenth.
 
 | symbol       | name                                    |
 |--------------|-----------------------------------------|
@@ -39,7 +40,6 @@ from jax.scipy.ndimage import map_coordinates
 
 from metapl import optim
 from metapl.algorithms import mixmatch
-from metapl.algorithms.losses import sharpen
 from metapl.algorithms.side_head import Head, SideHead
 from metapl.types import Array, Learner, LossTerms, MethodConfig, Metric, Network, Objective, PyTree, Views
 
@@ -76,7 +76,7 @@ class EnAET(MethodConfig):
     euclidean_weight: Annotated[float, Ge(0)] = 0.2
     """Factor of the Euclidean ones'."""
     consistency_weight: Annotated[float, Ge(0)] = 1.0
-    """λ_c: factor of the divergence between a picture's prediction and those of its transformations."""
+    """λ_c: factor of the divergence between a picture's guessed label and the predictions for its transformations."""
     hidden: Annotated[int, Ge(1)] = 256
     """Units of the decoders' hidden layer."""
     optimizer: optim.Optimizer = optim.Optimizer()
@@ -88,6 +88,11 @@ class EnAET(MethodConfig):
         """Return K weak views."""
         return self.views, self.strong_views
 
+    @property
+    def needs_pictures(self) -> bool:
+        """Points have no pixels to move."""
+        return True
+
     def factor(self, kind: str) -> float:
         """Return λ_k."""
         factor: float = getattr(self, f"{kind}_weight")
@@ -97,32 +102,30 @@ class EnAET(MethodConfig):
 def objective(config: EnAET, network: Network, steps: int) -> Objective:
     """L_mix + Σ_k λ_k AET_k + λ_c mean_k KL_k."""
     shared = ("weight", "views", "temperature", "mixup", "ramp_steps", "label_smoothing")
-    mix = mixmatch.objective(mixmatch.MixMatch(**{name: getattr(config, name) for name in shared}), network, steps)
+    mixing = mixmatch.MixMatch(**{name: getattr(config, name) for name in shared})
+    mix = mixmatch.objective(mixing, network, steps)
     decoder = SideHead((config.hidden, NUMBERS), network, optim.build(config.optimizer, steps), inputs=2)
 
     def start(learner: Learner, views: Views, key: Array) -> dict[str, Head]:
-        if views.weak.ndim != 4:
-            return {}
         keys = jax.random.split(key, len(KINDS))
         return {kind: decoder.start(learner, views.weak, own) for kind, own in zip(KINDS, keys, strict=True)}
 
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
         own = mix.loss(params, learner, views, key)
-        if not learner.memory:
-            return own._replace(memory=learner.memory)
+        guess_key = jax.random.split(key, 3)[0]  # MixMatch's: the same passes once more, which the compiler does once
+        q = mixmatch.guess(mixing, network, params, learner, views.all_weak[: config.views], guess_key)
         key = jax.random.fold_in(key, 1)
         weak, _ = network.apply(params, learner.stats, views.weak, train=True, key=key)
         features, _ = network.features(params, learner.stats, views.weak, train=True, key=key)
-        p = sharpen(weak)
-        told, agreement, heads = jnp.zeros((), p.dtype), jnp.zeros((), p.dtype), {}
+        told, agreement, heads = jnp.zeros((), q.dtype), jnp.zeros((), q.dtype), {}
         for kind, draw_key in zip(KINDS, jax.random.split(key, len(KINDS)), strict=True):
-            matrices = draw(kind, draw_key, len(p), p.dtype)
+            matrices = draw(kind, draw_key, len(q), q.dtype)
             seen = params, learner.stats, warp(views.weak, matrices)
             both = jnp.concatenate([features, network.features(*seen, train=True, key=draw_key)[0]], axis=-1)
             error, heads[kind] = decoder.learn(learner.memory[kind], squared_error(decoder, matrices), both)
             told += config.factor(kind) * error
             log_p = jax.nn.log_softmax(network.apply(*seen, train=True, key=draw_key)[0])
-            agreement += jnp.mean(jnp.sum(p * (jnp.log(p + 1e-12) - log_p), axis=-1)) / len(KINDS)
+            agreement += jnp.mean(jnp.sum(q * (jnp.log(q + 1e-12) - log_p), axis=-1)) / len(KINDS)
         metrics = own.metrics | {"transformation_loss": told, "consistency_loss": agreement}
         unlabeled = own.unlabeled + told + config.consistency_weight * agreement
         return own._replace(unlabeled=unlabeled, metrics=metrics, weak_logits=weak, memory=heads)

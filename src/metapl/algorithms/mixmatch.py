@@ -78,9 +78,7 @@ def objective(config: MixMatch, network: Network, steps: int) -> Objective:
     def terms(params: PyTree, learner: Learner, views: Views, key: Array) -> LossTerms:
         guess_key, mix_key, pass_key = jax.random.split(key, 3)
         x_u = views.all_weak[: config.views]
-        fixed = jax.lax.stop_gradient(params)
-        logits, _ = together(network, fixed, learner.stats, x_u, guess_key)
-        q = guessed([jax.nn.softmax(view) for view in logits], config.temperature)
+        q = guess(config, network, params, learner, x_u, guess_key)
 
         # (x', p')
         one_hot = jax.nn.one_hot(views.labels, q.shape[-1], dtype=q.dtype)
@@ -103,6 +101,14 @@ def objective(config: MixMatch, network: Network, steps: int) -> Objective:
         return LossTerms(supervised, stats, metrics, weighted)
 
     return Objective(terms)
+
+
+def guess(
+    config: MixMatch, network: Network, params: PyTree, learner: Learner, x_u: tuple[Array, ...], key: Array
+) -> Array:
+    """Return q of the views x_u: [U, C]."""
+    logits, _ = together(network, jax.lax.stop_gradient(params), learner.stats, x_u, key)
+    return guessed([jax.nn.softmax(view) for view in logits], config.temperature)
 
 
 def guessed(predictions: list[Array], temperature: float) -> Array:

@@ -99,6 +99,13 @@ class PCL(MethodConfig):
                 f"method.queue = {self.queue} holds less than a batch; take at least unlabeled_batch = {unlabeled}"
             )
 
+    def check_examples(self, unlabeled: int, sides: tuple[int, ...]) -> None:
+        """Refuse more clusters than examples."""
+        if unlabeled < max(self.clusters):
+            raise ConfigError(
+                f"clusters = {self.clusters}: there are only {unlabeled} unlabelled examples; take fewer clusters"
+            )
+
 
 class Prototypes(NamedTuple):
     """One clustering of all unlabelled examples."""
@@ -175,10 +182,7 @@ def build(config: PCL, network: Network, steps: int) -> Algorithm:
 
 def first_memory(config: PCL, total: int, key: Array) -> tuple[Array, Array, tuple[Prototypes, ...]]:
     """A queue and a memory of random directions, and prototypes that count only after the warm-up."""
-    if total < max(config.clusters):
-        raise ConfigError(
-            f"method.clusters = {config.clusters}: there are only {total} unlabelled examples; take fewer clusters"
-        )
+    config.check_examples(total, ())
     queue, memory = (
         direction(jax.random.normal(own, (count, config.width)))
         for own, count in zip(jax.random.split(key), (config.queue, total), strict=True)

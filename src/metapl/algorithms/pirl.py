@@ -34,6 +34,7 @@ from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
 from metapl.algorithms.heads import NETWORK, Encoder, Perceptron, network_of
+from metapl.schema import ConfigError
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
 SIDE = 3  # patches along each side
@@ -69,6 +70,15 @@ class PIRL(MethodConfig):
     def changes_size(self) -> bool:
         """Patches are smaller than pictures, unless they are enlarged."""
         return not self.enlarge
+
+    def check_examples(self, unlabeled: int, sides: tuple[int, ...]) -> None:
+        """Refuse pictures with patches of no pixel."""
+        if min(sides, default=SIDE) < SIDE:
+            size = " × ".join(map(str, sides))
+            raise ConfigError(
+                f"pirl cuts a picture into {SIDE} × {SIDE} patches, and these have {size} pixels; "
+                f"they need at least {SIDE} × {SIDE}"
+            )
 
 
 class Puzzle(nn.Module):

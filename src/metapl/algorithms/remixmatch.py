@@ -91,6 +91,12 @@ class ReMixMatch(MethodConfig):
         """Return one weak and K strong views."""
         return self.weak_views, self.views
 
+    def check_examples(self, unlabeled: int, sides: tuple[int, ...]) -> None:
+        """Refuse pictures that have another shape when they are turned."""
+        if self.rotation_weight and len(set(sides)) > 1:
+            size = " × ".join(map(str, sides))
+            raise ConfigError(f"remixmatch turns pictures, and these are {size}, not square: set rotation_weight to 0")
+
 
 class Memory(NamedTuple):
     """Moving averages of classes, [C] each, and the head that tells rotations."""
@@ -154,12 +160,9 @@ def objective(config: ReMixMatch, network: Network, steps: int) -> Objective:
 
 def turns(config: ReMixMatch, views: Views) -> bool:
     """Return whether there is a rotation term; pictures must be square for it."""
-    if not config.rotation_weight or views.weak.ndim != 4:
-        return False
-    if views.weak.shape[1] != views.weak.shape[2]:
-        size = " × ".join(map(str, views.weak.shape[1:3]))
-        raise ConfigError(f"remixmatch turns pictures, and these are {size}, not square: set rotation_weight to 0")
-    return True
+    sides = views.weak.shape[1:-1]
+    config.check_examples(len(views.weak), sides)
+    return bool(config.rotation_weight and sides)
 
 
 def rotation_loss(

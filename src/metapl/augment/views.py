@@ -189,6 +189,14 @@ class Typed(Protocol):
         """Of what it holds."""
 
 
+class Examples(Typed, Protocol):
+    """An array of examples, or pictures on disk."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many, and the shape of each."""
+
+
 def is_picture(examples: Typed) -> bool:
     """Tell pictures from points, by their type."""
     return bool(examples.dtype == jnp.uint8)
@@ -199,6 +207,13 @@ def can_differ(config: Augmentation, examples: Array | NDArray[Any]) -> bool:
     if has_stored_views(examples):
         return examples.shape[1] > 3  # the eval view and one pair
     return is_picture(examples) or config.jitter > 0
+
+
+def sides(config: Augmentation, examples: Examples) -> tuple[int, ...]:
+    """Return the height and width of a picture's views; points and features have none."""
+    if not is_picture(examples):
+        return ()
+    return (config.size,) * 2 if config.size else examples.shape[1:3]
 
 
 def is_point(examples: Array) -> bool:

@@ -60,6 +60,10 @@ def random_views(bench: Bench, labeled_batch: int, key: Array) -> Views:
     if bench.method.remembers_examples:
         totals = Totals(labeled_batch, unlabeled_batch)
         views = views._replace(indices=Indices(jnp.arange(labeled_batch), jnp.arange(unlabeled_batch), totals))
+    if bench.method.uses_stored_predictions:
+        told = (jax.random.normal(key, (number, bench.classes)) for number in (labeled_batch, unlabeled_batch))
+        labeled_predictions, predictions = map(jax.nn.softmax, told)
+        views = views._replace(labeled_predictions=labeled_predictions, predictions=predictions)
     return views._replace(
         more_weak=tuple(pictures(jax.random.fold_in(weak_key, i), unlabeled_batch) for i in range(1, number.weak)),
         more_strong=tuple(

@@ -62,6 +62,7 @@ def prepare(config: Config, datasets: Sequence[Dataset]) -> Program:
     """Make the program for these settings and the datasets of all seeds."""
     check_unlabeled(config, datasets)
     check_two_views(config, datasets[0])
+    check_examples(config, datasets)
     own_data = any(dataset is not datasets[0] for dataset in datasets)
     networks = tuple(models.build(model, len(datasets[0].class_names)) for model in config.stage_models)
     pairs = zip(config.stages, networks, strict=True)
@@ -92,6 +93,23 @@ def check_two_views(config: Config, dataset: Dataset) -> None:
             f"stages.{index}.method: {stage.method.name} compares two views of each example, and these data have one: "
             "set augmentation.jitter above 0 for points, data.views to at least 2 for features"
         )
+
+
+def check_examples(config: Config, datasets: Sequence[Dataset]) -> None:
+    """Raise ConfigError if a stage's method cannot learn from so many examples, or from such ones."""
+    for index, stage in enumerate(config.stages):
+        sides = views.sides(config.views_of(stage), datasets[0].labeled)
+        fewest = min(len(its.labeled if stage.unlabeled == "labeled" else its.unlabeled) for its in datasets)
+        for piece in stage.method.pieces:
+            if piece.needs_pictures and not sides:
+                raise ConfigError(
+                    f"stages.{index}.method: {piece.name} with these settings needs pictures, and these data are "
+                    "features or points; choose another source, or leave out data.encoder"
+                )
+            try:
+                piece.check_examples(fewest, sides)
+            except ValueError as error:
+                raise ConfigError(f"stages.{index}.method: {error}") from None
 
 
 def batches(config: Config) -> dict[str, int]:
@@ -133,7 +151,8 @@ def stage_functions(
     def batch_at(data: Data, predictions: Predictions, order_key: Array, step: Array) -> Batch:
         if isinstance(data, loader.StepBatches):
             return loader.batch_of(data, step)
-        data = loader.labeled_only(data) if stage.unlabeled == "labeled" else data
+        # Without unlabelled examples only methods that use none get here; a batch has a place for them all the same.
+        data = loader.labeled_only(data) if stage.unlabeled == "labeled" or not len(data.unlabeled) else data
         sizes, balanced = (stage.labeled_batch, stage.unlabeled_batch), stage.labeled_sampling == "balanced"
         return loader.batch(data, order_key, step, *sizes, predictions, balanced, stage.method.remembers_examples)
 
