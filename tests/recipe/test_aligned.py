@@ -43,6 +43,32 @@ def test_aligned_rows_add_up_to_one_and_classes_have_their_shares():
     np.testing.assert_allclose(p.mean(0), shares, atol=1e-3)
 
 
+def test_labels_spread_along_a_chain_of_neighbours():
+    """Two arcs of a circle: the far end of each arc is nearer to the other one's label than to its own."""
+    angles = np.linspace(0, 2.6, 60)
+    arcs = np.concatenate([np.stack([np.cos(angles), np.sin(angles), np.full(60, height)], -1) for height in (-1, 1)])
+    truth = np.repeat([0, 1], 60)
+    labeled = np.array([0, 119])
+    rest = np.setdiff1d(np.arange(120), labeled)
+    z = recipe.spread(arcs[labeled], truth[labeled], arcs[rest])
+    reached = z.max(-1) > 0.5
+    assert reached.mean() > 0.5
+    assert np.mean(z.argmax(-1)[reached] == truth[rest][reached]) == 1
+    graph = recipe.nearest((arcs / np.linalg.norm(arcs, axis=1, keepdims=True)).astype(np.float32))
+    assert abs(graph - graph.T).max() < 1e-6
+    assert graph.diagonal().max() == 0
+
+
+def test_neighbours_help_the_head(clouds, monkeypatch):
+    x, y = clouds
+    scores = []
+    for mixed in (recipe.MIXED, 0.0):
+        monkeypatch.setattr(recipe, "MIXED", mixed)
+        heads = [self_training(x[i : i + 6], y[i : i + 6], x[100:900], 3) for i in range(0, 60, 6)]
+        scores.append(np.mean([accuracy(head, x[900:], y[900:]) for head in heads]))
+    assert scores[0] > scores[1]
+
+
 def test_other_shares_of_the_unlabelled_examples_are_noticed_and_do_less_harm(clouds, monkeypatch):
     x, y = clouds
     labeled = np.concatenate([np.flatnonzero(y[:200] == c)[:30] for c in range(3)])

@@ -2,10 +2,12 @@
 
     x'  = V x                                           V: the leading principal directions of all features, which
                                                         are centred and scaled to a mean ‖x‖² of 1,280
+    Z   = labels spread over the nearest neighbours     [unlabelled examples, classes]
     θ   = logistic regression on the labelled examples
     repeat:
       Q = softmax(θ x'_u)                               [unlabelled examples, classes]
-      P = Q, columns and rows scaled in turn, so that the classes have the shares π and every row adds up to 1
+      P = Q^(1 − μ) Z^μ, columns and rows scaled in turn, so that the classes have the shares π and every row adds up
+          to 1
       θ = logistic regression on y_l, with weight 2, and on argmax P_i, with weight (max P_i)²
     the head is θ V
 
@@ -16,11 +18,20 @@ cross-validation. If their counts differ by more than chance explains (χ², p <
 
     π_c = the mean of Q_ic over i, but at least a_c / MOST and at most a_c MOST; scaled to add up to 1
 
-scikit-learn's SelfTrainingClassifier has neither alignment nor weights.
+Neighbours know what a linear head cannot: an example between two clouds belongs to the one that it hangs on to. Labels
+spread over the graph of the nearest neighbours (Zhou et al., 2003) as in
+
+    Z ← α D^(-½) W D^(-½) Z + (1 − α) Y                 Y: the labels, 0 for unlabelled examples
+    W = w + wᵀ                                          D: the sums of its rows
+    w_ij = max(0, cos(x'_i, x'_j))³                     if j is one of the NEIGHBOURS nearest to i, else 0
+
+scikit-learn's SelfTrainingClassifier has neither alignment nor weights, and its LabelSpreading no weighted neighbours.
 
 | symbol | name                      |
 |--------|---------------------------|
 | V      | directions                |
+| Z, μ   | spread, MIXED             |
+| α      | PASSED_ON                 |
 | a      | shares                    |
 | π      | wanted                    |
 | P      | aligned                   |
@@ -31,7 +42,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import sparse, stats
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -48,8 +59,13 @@ SQUARE = (
 )
 STRENGTH = 10.0  # C is this, divided by the number of examples
 LABELED_WEIGHT = 2.0
+NEIGHBOURS, PASSED_ON, SPREADINGS = 10, 0.9, 20
+MIXED = 0.4  # what the neighbours count for in a label; the head counts for the rest
+LEAST = 1e-6  # of Z: the neighbours rule out no class
+AT_ONCE = 1024  # examples whose neighbours are looked for at a time
 FOLDS, CHANCE = 5, 0.01
 MOST = 2.0  # factor by which π may differ from a
+MANY_CLASSES = "The number of unique classes is greater than 50%"  # how scikit-learn's warning about it begins
 ABSENT = -30.0  # the logit of a class without labelled examples
 
 Values = NDArray[np.floating[Any]]
@@ -61,7 +77,6 @@ Numbers = NDArray[np.integer[Any]]  # of classes
 def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head:
     """Train a linear head on labelled features x [N, D], y [N], and unlabelled ones [U, D]."""
     present, own = np.unique(y, return_inverse=True)
-    shares = np.bincount(own) / len(own)
     everything = np.concatenate([x, unlabeled]).astype(np.float32)
     mean = everything.mean(0)
     everything -= mean
@@ -69,22 +84,61 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head
     everything *= scale
     directions = leading(everything)
     near, far = everything[: len(x)] @ directions, everything[len(x) :] @ directions
-    model = _regression(FIRST_C).fit(near, own)
-    same = len(unlabeled) == 0 or have_same_shares(near, own, model.predict(far))
-    for _ in range(ROUNDS if len(unlabeled) else 0):
-        q = probabilities(model, far)
-        p = aligned(q, shares if same else bounded(q.mean(0), shares))
-        weights = np.concatenate([np.full(len(near), LABELED_WEIGHT), p.max(-1) ** 2])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            model = _regression(STRENGTH / len(everything)).fit(
-                np.concatenate([near, far]), np.concatenate([own, p.argmax(-1)]), sample_weight=weights
-            )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message=MANY_CLASSES)
+        model = _regression(FIRST_C).fit(near, own)
+        if len(unlabeled):
+            _go_on(model, near, own, far)
     kernel, intercept = np.zeros((classes, x.shape[1])), np.full(classes, ABSENT)
     rows, bias = _of_all_classes(model)
     kernel[present] = scale * rows @ directions.T
     intercept[present] = bias - kernel[present] @ mean
     return linear(kernel, intercept)
+
+
+def _go_on(model: LogisticRegression, x: Values, y: Numbers, unlabeled: Values) -> None:
+    """Train θ, round by round, from where it is."""
+    shares = np.bincount(y) / len(y)
+    same = have_same_shares(x, y, model.predict(unlabeled))
+    of_neighbours = spread(x, y, unlabeled) ** MIXED
+    everything = np.concatenate([x, unlabeled])
+    model.set_params(C=STRENGTH / len(everything), warm_start=True)
+    for _ in range(ROUNDS):
+        q = probabilities(model, unlabeled)
+        p = aligned(q ** (1 - MIXED) * of_neighbours, shares if same else bounded(q.mean(0), shares))
+        weights = np.concatenate([np.full(len(x), LABELED_WEIGHT), p.max(-1) ** 2])
+        model.fit(everything, np.concatenate([y, p.argmax(-1)]), sample_weight=weights)
+
+
+def spread(x: Values, y: Numbers, unlabeled: Values) -> Values:
+    """Z: [U, C]."""
+    everything = np.concatenate([x, unlabeled]).astype(np.float32)
+    graph = nearest(everything / np.maximum(np.linalg.norm(everything, axis=-1, keepdims=True), 1e-12))
+    given = np.zeros((len(everything), int(y.max()) + 1), np.float32)
+    given[np.arange(len(y)), y] = 1
+    z = given
+    for _ in range(SPREADINGS):
+        z = PASSED_ON * (graph @ z) + (1 - PASSED_ON) * given
+    z = z[len(x) :]
+    return np.asarray(z / np.maximum(z.sum(-1, keepdims=True), 1e-12) + LEAST)
+
+
+def nearest(x: Values) -> sparse.csr_array:
+    """D^(-½) W D^(-½) for vectors of length 1: [N, N]."""
+    count = min(NEIGHBOURS, len(x) - 1)
+    columns, cosines = [], []
+    for start in range(0, len(x), AT_ONCE):
+        some = x[start : start + AT_ONCE] @ x.T
+        some[np.arange(len(some)), np.arange(start, start + len(some))] = -2  # nobody is a neighbour of itself
+        columns.append(np.argpartition(-some, count - 1, axis=-1)[:, :count])
+        cosines.append(np.take_along_axis(some, columns[-1], -1))
+    ends = np.arange(0, len(x) * count + 1, count)
+    values = np.maximum(np.concatenate(cosines), 0) ** 3
+    w = sparse.csr_array((values.ravel(), np.concatenate(columns).ravel(), ends), shape=(len(x), len(x)))
+    w = w + w.T
+    scale = sparse.diags_array(1 / np.sqrt(np.maximum(w.sum(1), 1e-12)))
+    return sparse.csr_array(scale @ w @ scale)
 
 
 def have_same_shares(x: Values, y: Numbers, predicted: Numbers) -> bool:
