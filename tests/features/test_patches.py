@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 from metapl.features import patches
 from metapl.models.patches import CONTRAST, Patches, averages, near, patch_side, patches_of, triangles
+from metapl.schema import ConfigError
 
 SMALL = Patches(side=3, scales=(1, 2), centroids=24, components=16)
 
@@ -66,6 +67,11 @@ def test_cells_that_overlap_reach_over_half_of_the_next_one():
 def test_the_code_near_marks_the_nearest_centroids():
     z, centroids = np.zeros((1, 2), np.float32), np.array([[0.1, 0], [3, 0], [0, 3.2], [3, 3]], np.float32)
     assert near(jnp.asarray(z), jnp.asarray(centroids)).tolist() == [[1, 0, 0, 0]]
+
+
+def test_pictures_of_one_pixel_are_refused_in_a_sentence():
+    with pytest.raises(ConfigError, match="at least 2×2 pixels, and these have 1×1"):
+        patches.learn(np.zeros((9, 1, 1, 3), np.uint8), SMALL)
 
 
 def test_learning_again_gives_the_same_bits(learnt, digits):

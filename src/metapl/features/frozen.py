@@ -27,8 +27,8 @@ Values = NDArray[np.float32]  # [N, D]
 class Frozen:
     """Features of any number of pictures."""
 
-    def __init__(self, encoder: Encoder) -> None:
-        self.encoder = encoder
+    def __init__(self, encoder: Encoder, batch: int = BATCH) -> None:
+        self.encoder, self._batch = encoder, batch
         self._width = len(encoder.weights.params["scale"]["mean"])
         model, weights = assemble(encoder, [linear(np.zeros((2, self._width)), np.zeros(2))])  # of no importance
         view = Augmentation(mean=encoder.mean, std=encoder.std)
@@ -38,9 +38,9 @@ class Frozen:
     def __call__(self, pictures: Pictures) -> Values:
         """Compute the features: [N, D]."""
         features = np.empty((len(pictures), self._width), np.float32)
-        for start in range(0, len(pictures), BATCH):
-            batch = pictures[start : start + BATCH]
-            filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
+        for start in range(0, len(pictures), self._batch):
+            batch = pictures[start : start + self._batch]
+            filled = np.concatenate([batch, np.repeat(batch[-1:], self._batch - len(batch), 0)])
             features[start : start + len(batch)] = self._compiled(self._weights, filled)[: len(batch)]
         return features
 

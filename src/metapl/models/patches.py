@@ -26,8 +26,10 @@ from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from annotated_types import Ge, MinLen
 from flax import linen as nn
+from numpy.typing import NDArray
 
 from metapl.types import Array, ModelConfig
 
@@ -133,38 +135,45 @@ def patches_of(pictures: Array, side: int) -> Array:
 
 def triangles(z: Array, centroids: Array) -> Array:
     """f(z): [..., K]."""
-    d = _distances(z, centroids)
+    d = jnp.sqrt(_squares(z, centroids))
     return jnp.maximum(0, jnp.mean(d, -1, keepdims=True) - d)
 
 
 def near(z: Array, centroids: Array) -> Array:
-    """f(z), 0 or 1: [..., K]."""
-    d = _distances(z, centroids)
-    return (d < jnp.mean(d, -1, keepdims=True) - jnp.std(d, -1, keepdims=True)).astype(z.dtype)
+    """f(z), 0 or 1: [..., K]. The deviation comes from mean d² − (mean d)², so that d is computed only once."""
+    d2 = _squares(z, centroids)
+    mean = jnp.mean(jnp.sqrt(d2), -1, keepdims=True)
+    deviation = jnp.sqrt(jnp.maximum(jnp.mean(d2, -1, keepdims=True) - mean**2, 0))
+    return (d2 < jnp.maximum(mean - deviation, 0) ** 2).astype(z.dtype)
 
 
-def _distances(z: Array, centroids: Array) -> Array:
-    """d: [..., K]."""
+def _squares(z: Array, centroids: Array) -> Array:
+    """d²: [..., K]."""
     squares = jnp.sum(z**2, -1, keepdims=True) - 2 * z @ centroids.T + jnp.sum(centroids**2, -1)
-    return jnp.sqrt(jnp.maximum(squares, SMALLEST))
+    return jnp.maximum(squares, SMALLEST)
 
 
 def averages(codes: Array, grid: int, overlap: bool = False) -> Array:
     """Average codes [N, h, w, K] over the cells of a grid: [N, g² K]."""
-    rows = _parts(codes, 1, grid, overlap)
-    return jnp.concatenate([jnp.mean(cell, (1, 2)) for row in rows for cell in _parts(row, 2, grid, overlap)], -1)
+    count, h, w, codes_of_patch = codes.shape
+    cells = np.einsum("ah,bw->abhw", _parts(h, grid, overlap), _parts(w, grid, overlap)).reshape(-1, h * w)
+    means = jnp.einsum("cp,npk->nck", jnp.asarray(cells, codes.dtype), codes.reshape(count, h * w, codes_of_patch))
+    return means.reshape(count, -1)
 
 
-def _parts(codes: Array, axis: int, grid: int, overlap: bool) -> list[Array]:
-    """Cut along an axis into parts that differ by one place at most; not into more parts than it has places.
+def _parts(side: int, grid: int, overlap: bool) -> NDArray[np.float64]:
+    """Weights of the places of each part, along one side: [parts, places].
 
-    Parts that overlap are pairs of neighbours of one part more.
+    The parts differ by one place at most, and are not more than there are places. Parts that overlap are pairs of
+    neighbours of one part more.
     """
-    side, reach = codes.shape[axis], 2 if overlap else 1
+    reach = 2 if overlap else 1
     parts = min(grid + reach - 1, side)
     cuts = [round(i * side / parts) for i in range(parts + 1)]
     ends = zip(cuts[: -min(reach, parts)], cuts[min(reach, parts) :], strict=True)
-    return [jax.lax.slice_in_dim(codes, start, end, axis=axis) for start, end in ends]
+    places = np.arange(side)
+    inside = np.stack([(start <= places) & (places < end) for start, end in ends])
+    return np.asarray(inside / inside.sum(-1, keepdims=True))
 
 
 def raised(pooled: Array, power: bool) -> Array:
