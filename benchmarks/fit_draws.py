@@ -1,6 +1,6 @@
 """The command `metapl fit` on several draws of the labels, compared with scikit-learn's answer on the same pictures.
 
-    python benchmarks/fit_draws.py SOURCE LABELS FIRST COUNT [--foreign SOURCE:COUNT] [FLAGS of metapl fit]
+    python benchmarks/fit_draws.py SOURCE LABELS FIRST COUNT [--unlabeled COUNT] [--foreign SOURCE:COUNT] [FLAGS of fit]
 
 SOURCE is cifar10, a folder with train/ and val/ such as imagenette64, … (docs/data.md). Draw FIRST, FIRST + 1, … has
 LABELS labelled pictures of each class and 4,000 unlabelled ones of the train part; the same 1,000 pictures of the test
@@ -26,7 +26,7 @@ from scipy import stats
 from metapl.data import open_source, pictures
 from metapl.data.sources.source import Files, Images, Part, Source
 
-UNLABELED, TEST = 4000, 1000
+TEST = 1000  # pictures
 
 
 def read(source: str) -> Source:
@@ -44,12 +44,12 @@ def save(images: Images, row: int, folder: Path) -> None:
         Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array).save(folder / f"{row}.png")
 
 
-def write_draw(source: Source, labels: int, seed: int, folder: Path) -> None:
+def write_draw(source: Source, labels: int, unlabeled: int, seed: int, folder: Path) -> None:
     """Write labeled/CLASS/, unlabeled/ and test/CLASS/."""
     train, test = source.parts["train"], source.parts.get("test") or source.parts["val"]
     order = np.random.RandomState(seed).permutation(len(train.labels))
     chosen = np.concatenate([order[train.labels[order] == c][:labels] for c in range(len(source.class_names))])
-    rest = order[~np.isin(order, chosen)][:UNLABELED]
+    rest = order[~np.isin(order, chosen)][:unlabeled]
     save_classes(train, chosen, source.class_names, folder / "labeled")
     for row in rest.tolist():
         save(train.images, row, folder / "unlabeled")
@@ -75,7 +75,7 @@ def fit_draw(source: Source, asked: argparse.Namespace, seed: int, flags: list[s
     """Run the command on one draw, and return the rungs' accuracies in percent; `recommended` is one of them."""
     with tempfile.TemporaryDirectory() as place:
         data, out = Path(place) / "pictures", Path(place) / "out"
-        write_draw(source, asked.labels, seed, data)
+        write_draw(source, asked.labels, asked.unlabeled, seed, data)
         if asked.foreign:
             add_foreign(asked.foreign, seed, data)
         command = [sys.executable, "-m", "metapl", "fit", str(data), "--out", str(out), *flags]
@@ -108,5 +108,6 @@ if __name__ == "__main__":
     parser.add_argument("source")
     for name in ("labels", "first", "count"):
         parser.add_argument(name, type=int)
+    parser.add_argument("--unlabeled", type=int, default=4000)
     parser.add_argument("--foreign", default="")
     main(*parser.parse_known_args())

@@ -14,7 +14,7 @@ def dataset():
 
 
 def test_each_picture_is_held_out_by_one_seed_and_trains_the_others():
-    folds = [in_folds(dataset(), 4, seed) for seed in range(4)]
+    folds = [in_folds(dataset(), fold_of(FEATURES[:, 0], LABELS, 4), 4, seed) for seed in range(4)]
     held = [{row.tobytes() for row in fold.val} for fold in folds]
     assert sorted(name for names in held for name in names) == sorted(row.tobytes() for row in FEATURES)
     for fold, names in zip(folds, held, strict=True):
@@ -24,7 +24,7 @@ def test_each_picture_is_held_out_by_one_seed_and_trains_the_others():
         by_name = {row.tobytes(): label for row, label in zip(FEATURES, LABELS, strict=True)}
         assert [by_name[row.tobytes()] for row in fold.labeled] == fold.labels.tolist()
         assert [by_name[row.tobytes()] for row in fold.val] == fold.val_labels.tolist()
-    whole = [in_folds(dataset(), 4, seed) for seed in range(4, 8)]
+    whole = [in_folds(dataset(), fold_of(FEATURES[:, 0], LABELS, 4), 4, seed) for seed in range(4, 8)]
     assert all({row.tobytes() for row in fold.labeled} == {row.tobytes() for row in FEATURES} for fold in whole)
     assert len({(fold.labeled.shape, fold.val.shape) for fold in (*folds, *whole)}) == 1
 

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from metapl.data.sources.features import Features
+from metapl.features import encoders, load
 from metapl.features.remembered import Remembered
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (5, 4, 4, 3), np.uint8)
@@ -36,6 +38,29 @@ def test_only_new_pictures_are_encoded_and_scaled_as_asked(tmp_path):
     assert encode.seen == [2]  # both copies of the new one
     np.testing.assert_allclose(mixed, (Counting()(PICTURES[[4, 0, 2, 4]]) - 2) / 2)
     assert Remembered(encode, tmp_path / "none.sqlite")(PICTURES[:0]).shape == (0, 4)
+
+
+def test_it_says_how_many_pictures_it_knows(tmp_path):
+    remembered = Remembered(Counting(), tmp_path / "file.sqlite")
+    assert remembered.known(PICTURES) == 0
+    remembered(PICTURES[:3])
+    assert remembered.known(PICTURES[1:]) == 2
+
+
+def test_pictures_whose_features_are_kept_are_not_counted_as_new(tmp_path, monkeypatch):
+    config = Features(encoder="efficientnet_lite0")
+    prepared = load.Prepared(config, None, {"unlabeled": PICTURES}, tmp_path, Counting(), None, print)
+    remembered = Remembered(Counting(), tmp_path / "file.sqlite")
+    monkeypatch.setattr(encoders, "remembering", lambda *_: remembered)
+    assert load.new_share(prepared, "unlabeled") == 1
+    remembered(PICTURES[:2])
+    assert load.new_share(prepared, "unlabeled") == pytest.approx(3 / 5)
+    monkeypatch.setattr(encoders, "remembering", lambda encode, *_: encode)  # patches: there is no such file
+    assert load.new_share(prepared, "unlabeled") == 1
+    assert not load.is_stored(prepared, "unlabeled", only_eval_view=True)
+    (tmp_path / "unlabeled-eval.npy").touch()
+    assert load.is_stored(prepared, "unlabeled", only_eval_view=True)
+    assert not load.is_stored(prepared, "unlabeled")
 
 
 def test_pictures_with_the_same_bytes_and_another_shape_are_others(tmp_path):

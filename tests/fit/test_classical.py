@@ -68,6 +68,34 @@ def test_every_labelled_example_is_predicted_by_a_head_that_did_not_see_it():
     assert all(X[row].tobytes() not in seen[fold[row]] for row in range(12))
 
 
+def test_a_fold_without_whose_pictures_one_class_is_left_is_predicted_all_the_same():
+    labels = np.array([0] * 5 + [1], np.int32)
+    encoded = SimpleNamespace(fold=np.arange(6), folds=6, labeled=X[:6], labels=labels, class_names=("a", "b"))
+    predicted = classical.cross_validated(encoded, lambda x, y: classical.logistic(x, y, 2, 1.0))
+    assert np.isfinite(predicted).all()
+    assert predicted[5].argmax() == 0
+
+
+def test_c_is_chosen_by_held_out_pictures_and_none_is_tried_after_two_worse_ones(monkeypatch):
+    encoded = SimpleNamespace(fold=np.arange(12) // 3, folds=4, labeled=X, labels=Y, class_names=("a", "b", "c"))
+    encoded.validation_labels, encoded.val, encoded.validation = Y, X[:0], lambda of_folds, of_val: of_folds
+    tried: list[float] = []
+    right, wrong = classical.logistic(X, Y, 3, 1.0), classical.logistic(X, (Y + 1) % 3, 3, 1.0)
+
+    def logistic(x: np.ndarray, y: np.ndarray, classes: int, c: float) -> Head:
+        tried.append(c)
+        return right if c == 1e-3 else wrong
+
+    monkeypatch.setattr(classical, "logistic", logistic)
+    assert classical.choose_c(encoded, lambda: None) == 1e-3
+    assert set(tried) == {1e-4, 1e-3, 1e-2, 1e-1}
+    assert len(tried) == 4 * 4
+    monkeypatch.setattr(classical, "ENOUGH_FOR_C", 4)  # of twelve pictures in four folds: two folds are enough
+    tried.clear()
+    assert classical.choose_c(encoded, lambda: None) == 1e-3
+    assert len(tried) == 4 * 2
+
+
 def test_heads_are_kept_and_read_again(tmp_path):
     heads = [classical.logistic(X, Y, 3, c) for c in (0.1, 1.0)]
     keep(tmp_path, heads)

@@ -37,6 +37,14 @@ def test_without_a_folder_the_same_command_goes_on_with_what_it_began(tmp_path, 
     assert folder.usual_folder("data", more) == Path("runs/fit")  # more time continues it
 
 
+def test_a_longer_fit_that_was_killed_is_not_finished_by_the_verdict_of_the_shorter_one(tmp_path):
+    more = dataclasses.replace(REQUEST, budget="31m")
+    folder.write_json(tmp_path / "verdict.json", {"finished": True, "budget": REQUEST.budget})
+    folder.write_request(tmp_path, "data", more)
+    assert folder.is_finished(tmp_path, REQUEST)
+    assert not folder.is_finished(tmp_path, more)
+
+
 def test_an_unfinished_fit_of_an_older_version_is_refused_and_a_finished_one_is_known(tmp_path):
     folder.write_json(tmp_path / "fit.json", {"format": 1, **folder.comparable("data", REQUEST)})
     assert not folder.is_finished(tmp_path, REQUEST)

@@ -40,6 +40,18 @@ def test_a_picture_with_two_labels_is_a_remark(tmp_path):
     assert "labeled: 1 picture with several labels, of which at most one can be right" in listed.remarks
 
 
+def test_it_is_said_if_there_are_no_unlabelled_pictures(tmp_path):
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        save(
+            tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8)
+        )
+    sentence = "there are no unlabelled pictures, so every model learns from the labelled ones alone"
+    assert sentence in listing_of(tmp_path).remarks
+    save(tmp_path / "unlabeled" / "one.png", rng.integers(0, 256, (8, 8), np.uint8))
+    assert sentence not in listing_of(tmp_path).remarks
+
+
 @pytest.mark.parametrize("part", ["test", "val"])
 def test_a_class_that_is_not_in_the_test_part_is_said_not_to_be_measured(tmp_path, part):
     rng = np.random.default_rng(0)

@@ -21,6 +21,6 @@ def test_a_package_is_an_encoder_by_its_name():
 
 
 def test_as_many_pictures_are_encoded_as_the_time_allows():
-    assert plan.affordable(4000, 0.006, 60, views=7) == 1428
-    assert plan.affordable(4000, 0.006, 600, views=7) == 4000
-    assert plan.affordable(4000, 0.0, 60, views=7) == 4000
+    assert plan.affordable(4000, 0.042, 60) == 1428
+    assert plan.affordable(4000, 0.042, 600) == 4000
+    assert plan.affordable(4000, 0.0, 60) == 4000

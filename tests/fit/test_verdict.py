@@ -75,6 +75,18 @@ def test_the_usual_choice_is_left_only_for_a_rung_that_chance_does_not_explain()
     assert select.best([LINEAR, rung("aligned", 0, predicted=0)], LABELS) is LINEAR
 
 
+def test_without_validation_the_usual_choice_stays():
+    aligned = rung("aligned", 0, predicted=0)
+    assert select.best([rung("linear", 0, False, predicted=0), aligned], LABELS) is aligned
+
+
+def test_more_rungs_make_a_choice_by_chance_no_more_probable():
+    aligned, ahead = rung("aligned", 40), rung("uda", 35)  # 5 of 200 pictures, 2.0 standard errors
+    assert select.best([aligned, ahead], LABELS) is ahead
+    others = [rung(f"other{number}", 41) for number in range(6)]
+    assert select.best([aligned, *others, ahead], LABELS) is aligned
+
+
 def test_the_verdict_says_why_a_rung_was_chosen():
     said = verdict.recommend([LINEAR, rung("aligned", 40)], LABELS, FAMILIAR, "helped")[1]
     assert "usual choice" in said

@@ -33,13 +33,12 @@ def held_fold(seed: int, folds: int) -> int | None:
     return number if number < folds else None
 
 
-def in_folds(dataset: Dataset, folds: int, seed: int) -> Dataset:
-    """The dataset of a seed. All have the same shape, so that all seeds can train at once.
+def in_folds(dataset: Dataset, fold: Rows, folds: int, seed: int) -> Dataset:
+    """The dataset of a seed, with the fold of each labelled picture. All have the same shape: seeds train at once.
 
     The validation part of a seed that trains on all folds is the first fold, which it has seen.
     """
     labeled = np.asarray(dataset.labeled)
-    fold = fold_of(labeled[:, 0], dataset.labels, folds)
     number = held_fold(seed, folds)
     rows = _repeated(np.flatnonzero(fold != number), len(fold))
     held = _repeated(np.flatnonzero(fold == (number or 0)), int(np.bincount(fold, minlength=folds).max()))

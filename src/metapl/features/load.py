@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,20 @@ from metapl.data.sources.features import Features
 from metapl.data.sources.on_disk import Examples, OnDisk, usual_reading
 from metapl.data.sources.source import Images, InMemory, Part
 from metapl.data.splits.assemble import SplitSource, to_array
+from metapl.data.splits.manifest import same_pictures
 from metapl.data.splits.select import take
 from metapl.features import encoders, stored_views
 from metapl.features.content import digests
 from metapl.features.draw import draw, held_out
-from metapl.features.folds import in_folds
+from metapl.features.folds import fold_of, in_folds
+from metapl.features.remembered import Remembered
 from metapl.features.stored_views import Count, Encode, Stored
 from metapl.system import runtime
 
 Say = Callable[[str], None]
 FORMAT = 2  # of the files; another number makes them anew
 TRAINING = ("labeled", "unlabeled")  # of other pictures, the eval view is enough
+LOOKED_UP = 100  # pictures that say how many were encoded before
 MOST_TO_LEARN_FROM = 6000  # pictures that are decoded for an encoder to learn from, if they are in files
 
 
@@ -71,15 +74,8 @@ def stored(prepared: Prepared, role: str, count: Count = lambda rows: None, only
 
     The eval view alone, [N, 1, D], has a file of its own: it takes a fraction of the time, and some need no other.
     """
-    config, examples = prepared.config, prepared.examples[role]
-    limited = role == "unlabeled" and config.unlabeled and not config.labels_per_class
-    name = f"{role}-{len(examples)}" if limited else role
-    if role == "unlabeled" and config.without:
-        name += "-without-" + sha256(_left_out(config).tobytes()).hexdigest()[:8]
-    path = prepared.folder / f"{name}.npy"
+    config, examples, path = prepared.config, prepared.examples[role], _path(prepared, role, only_eval_view)
     pairs = config.views if role in TRAINING and not only_eval_view else 0
-    if only_eval_view:
-        path = path.with_name(f"{path.stem}-eval.npy")
     if not path.exists():
         views_of_each = f", {1 + 2 * pairs} views of each" if pairs else ""
         prepared.say(f"encoding {len(examples):,} {role} pictures{views_of_each}; kept in {prepared.folder}")
@@ -89,6 +85,30 @@ def stored(prepared: Prepared, role: str, count: Count = lambda rows: None, only
     return stored_views.compute(path, origin, examples, encode, prepared.augmentation, pairs, count)
 
 
+def _path(prepared: Prepared, role: str, only_eval_view: bool) -> Path:
+    """The file of a role's features."""
+    config = prepared.config
+    limited = role == "unlabeled" and config.unlabeled and not config.labels_per_class
+    name = f"{role}-{len(prepared.examples[role])}" if limited else role
+    if role == "unlabeled" and config.without:
+        name += "-without-" + sha256(_left_out(config).tobytes()).hexdigest()[:8]
+    return prepared.folder / (f"{name}-eval.npy" if only_eval_view else f"{name}.npy")
+
+
+def is_stored(prepared: Prepared, role: str, only_eval_view: bool = False) -> bool:
+    """Whether the features of a role's pictures are all on disk."""
+    return _path(prepared, role, only_eval_view).exists()
+
+
+def new_share(prepared: Prepared, role: str) -> float:
+    """What share of a role's pictures the encoder has not seen before as they are, by a sample of them."""
+    encode = encoders.remembering(prepared.encode, prepared.config, prepared.folder)
+    if not isinstance(encode, Remembered):
+        return 1.0
+    sample = _some(prepared.examples[role], LOOKED_UP)[:LOOKED_UP]
+    return 1 - encode.known(sample) / len(sample)
+
+
 def load(prepared: Prepared, seeds: list[int]) -> list[Dataset]:
     """Give each seed its dataset; without draws and folds, all share one."""
     config = prepared.config
@@ -96,7 +116,11 @@ def load(prepared: Prepared, seeds: list[int]) -> list[Dataset]:
     if config.labels_per_class:
         return [_drawn(config, prepared.pictures, features, seed) for seed in seeds]
     dataset = _as_given(prepared.pictures, features)
-    return [in_folds(dataset, config.folds, seed) for seed in seeds] if config.folds else [dataset] * len(seeds)
+    if not config.folds:
+        return [dataset] * len(seeds)
+    # Features of the same picture may differ in the last bits from file to file: folds are cut by one of them.
+    fold = fold_of(stored(prepared, "labeled", only_eval_view=True)[:, 0], dataset.labels, config.folds)
+    return [in_folds(dataset, fold, config.folds, seed) for seed in seeds]
 
 
 def _with_test(pictures: SplitSource) -> SplitSource:
@@ -145,7 +169,7 @@ def _part(part: Part, rows: NDArray[np.int64]) -> Part:
 
 def _examples(pictures: SplitSource, size: int) -> dict[str, Examples]:
     roles = {role: part.images for role, part in pictures.roles.items() if len(part.images)}
-    if _same_pictures(pictures.manifest):  # a source without unlabelled pictures trains on its labelled ones
+    if same_pictures(pictures.manifest):  # a source without unlabelled pictures trains on its labelled ones
         roles.pop("unlabeled", None)
     return {role: _lazily(images, size) for role, images in roles.items()}
 
@@ -160,12 +184,6 @@ def _some(examples: Examples, most: int) -> NDArray[np.uint8]:
         rows = np.sort(np.random.RandomState(0).permutation(len(examples))[: max(1, most)])
         return to_array(examples.images, examples.size, rows)
     return examples.astype(np.uint8, copy=False)
-
-
-def _same_pictures(manifest: Mapping[str, Any]) -> bool:
-    """Whether the unlabelled pictures are the labelled ones."""
-    rows = [manifest.get(role, {}).get("rows_sha256") for role in ("labeled", "unlabeled")]
-    return rows[0] is not None and rows[0] == rows[1]
 
 
 def _augmentation(config: Features, mirrored: bool, shift_pixels: int) -> Augmentation:

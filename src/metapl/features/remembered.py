@@ -45,6 +45,12 @@ class Remembered:
         raw = np.stack([known[key] for key in keys]) if keys else np.zeros((0, len(self._mean)), np.float32)
         return (raw - self._mean) * self._factor
 
+    def known(self, pictures: Pictures) -> int:
+        """How many of the pictures the file has."""
+        keys = [_key(picture) for picture in pictures]
+        found = self._look_up(keys)
+        return sum(key in found for key in keys)
+
     def width(self, shape: tuple[int, ...]) -> int:
         """D, whatever the pictures' shape."""
         return self._raw.width(shape)

@@ -24,6 +24,7 @@ from metapl.data.sources.on_disk import Examples
 from metapl.inference.predictions_file import PredictionsFile
 from metapl.types import Array
 
+LARGEST = float(np.finfo(np.float16).max)  # pictures that are nearly all the same can have larger features
 BATCH = 64  # pictures whose views are made at a time, and depend on it
 
 Count = Callable[[int], None]  # rows done so far
@@ -65,7 +66,7 @@ def compute(
             filled = np.concatenate([batch, np.repeat(batch[-1:], BATCH - len(batch), 0)])
             shown = np.asarray(make_views(filled, jax.random.fold_in(jax.random.key(0), start)))[: len(batch)]
         features = encode(shown.reshape(-1, *batch.shape[1:]).astype(np.uint8, copy=False))  # all views together
-        file.write(start, features.astype(np.float16).reshape(len(batch), -1))
+        file.write(start, np.clip(features, -LARGEST, LARGEST).astype(np.float16).reshape(len(batch), -1))
         start += len(batch)
         count(start)
     if done < len(pictures):

@@ -21,8 +21,11 @@ from metapl.fit.rung import Logits
 from metapl.fit.unit_vectors import unit_vectors
 from metapl.models.assemble import Head, linear
 from metapl.recipe import aligned
+from metapl.recipe.aligned import MANY_CLASSES
 
 GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # of C
+WORSE = 2  # values of C, one after the other, after which no larger one is tried
+ENOUGH_FOR_C = 1000  # validation pictures that choose C
 ROUNDS, SURE = 10, 0.75  # of self-training: most rounds, and the probability from which a label is given
 LEAST_C = 1e-1  # of self-training: with a smaller C it is sure of few pictures, or of none
 NEIGHBOURS = 10  # of a picture, in label spreading
@@ -92,35 +95,57 @@ WITH_UNLABELED: dict[str, Callable[[Values, Labels, Values, int, float], Head]] 
 }
 
 
-def cross_validated(encoded: Encoded, train: Train, check: Check = lambda: None) -> Logits:
-    """Log-probabilities of each labelled picture, by the head that was trained on the other folds."""
+def cross_validated(encoded: Encoded, train: Train, check: Check = lambda: None, folds: int = 0) -> Logits:
+    """Log-probabilities of each labelled picture, by the head that was trained on the other folds.
+
+    If only the first `folds` are asked for, those of the pictures in other folds are nan.
+    """
     fold = encoded.fold
     predicted = np.full((len(encoded.labels), len(encoded.class_names)), np.nan, np.float32)
-    for number in range(encoded.folds):
+    for number in range(folds or encoded.folds):
         check()
         out = fold == number
-        head = train(encoded.labeled[~out], encoded.labels[~out])
+        others = np.unique(encoded.labels[~out])
+        classes, width = len(encoded.class_names), encoded.labeled.shape[1]
+        head = (
+            only(others[0], classes, width) if len(others) == 1 else train(encoded.labeled[~out], encoded.labels[~out])
+        )
         predicted[out] = log_probabilities([head], encoded.labeled[out])
     return predicted
 
 
+def only(label: int, classes: int, width: int) -> Head:
+    """A head that always gives this class: all that can be learnt from pictures of one class."""
+    return linear(np.zeros((classes, width)), np.where(np.arange(classes) == label, 0.0, ABSENT))
+
+
 def choose_c(encoded: Encoded, check: Check, grid: Sequence[float] = GRID) -> float:
-    """Find the C whose heads get most of the validation pictures right; of equals, the one that is surest of them."""
+    """Find the C whose heads get most of the validation pictures right; of equals, the one that is surest of them.
+
+    A larger C takes longer, and is not tried after WORSE values that were worse than the best one so far.
+    """
     labels, classes = encoded.validation_labels, len(encoded.class_names)
     if not len(labels):
         return 1e-2
+    folds = min(encoded.folds, -(-ENOUGH_FOR_C * encoded.folds // len(encoded.labels)))
 
     def quality(c: float) -> tuple[float, float]:
         check()
-        of_folds = cross_validated(encoded, lambda x, y: logistic(x, y, classes, c), check)
+        of_folds = cross_validated(encoded, lambda x, y: logistic(x, y, classes, c), check, folds)
         of_val = np.zeros((0, classes), np.float32)
         if len(encoded.val):
             of_val = log_probabilities([logistic(encoded.labeled, encoded.labels, classes, c)], encoded.val)
         predicted = encoded.validation(of_folds, of_val)
-        own = np.take_along_axis(predicted, labels[:, None], -1)
-        return float((predicted.argmax(-1) == labels).mean()), float(own.mean())
+        known = ~np.isnan(predicted).any(-1)
+        own = np.take_along_axis(predicted, labels[:, None], -1)[known]
+        return float((predicted.argmax(-1) == labels)[known].mean()), float(own.mean())
 
-    return max(grid, key=quality)
+    tried: list[tuple[float, float]] = []
+    for c in grid:
+        tried.append(quality(c))
+        if len(tried) - 1 - tried.index(max(tried)) == WORSE:
+            break
+    return grid[tried.index(max(tried))]
 
 
 def as_head(model: LogisticRegression, classes: int, span: Values | None = None) -> Head:
@@ -139,6 +164,7 @@ def _quietly() -> Iterator[None]:
     """One thread: others would change the last bits and, on a busy machine, cost more than they gain."""
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", message=MANY_CLASSES)
         warnings.simplefilter("ignore", RuntimeWarning)  # label spreading: a picture without a path to a label
         yield
 

@@ -25,6 +25,7 @@ def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
     result = verdict.verdict(rungs, picture_facts(some), around)
     result |= {
         "finished": finished,
+        "budget": climb.request.budget,
         "seconds": round(climb.clock.spent_s, 1),
         "measured_on": climb.facts["measured_on"],
         "remarks": climb.facts["remarks"],
@@ -45,7 +46,7 @@ def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
 
 
 def write(climb: Climb, result: dict[str, Any]) -> None:
-    """Write the files; model.json comes last."""
+    """Write the files; verdict.json, which says that the fit is finished, comes last."""
     out = climb.out
     with explaining_disk_errors(out, GOES_ON):
         write_atomically(out / "least_sure.csv", report.rows_as_csv(result["least_sure"], report.WITH_LABEL))
@@ -55,9 +56,9 @@ def write(climb: Climb, result: dict[str, Any]) -> None:
             write_atomically(out / foreign_pictures.TABLE, report.rows_as_csv(result["foreign"], report.FOREIGN))
         write_atomically(out / "verdict.md", report.markdown(result).encode())
         write_atomically(out / page.PAGE, page.page(result, climb.features).encode())
-    write_json(out / VERDICT, result)
     best = next(row for row in result["ladder"] if row["name"] == result["recommended"])
     write_json(out / MODEL, {"format": FORMAT, "run": best["name"], "temperature": best["temperature"]})
+    write_json(out / VERDICT, result)
 
 
 def unlabeled_logits(climb: Climb, rung: Rung) -> Logits:

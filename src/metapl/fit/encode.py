@@ -21,48 +21,50 @@ from metapl.runs import runlog
 from metapl.system.signals import Stop
 
 LEAST_UNLABELED = 300  # pictures; heads are not tried on fewer, unless there are no more
+READ, ENCODED = 9, 3  # pictures that are read, and batches that are encoded, to measure the time
 
 
 def encode_labeled(climb: Climb) -> None:
-    """Encode labelled and held-out pictures, which gives the first model soon, and measure how long a view takes."""
+    """Encode labelled and held-out pictures as they are, which gives the first model soon; measure a view's time."""
     settings = climb.plan.features(climb.out, climb.request, climb.facts["side"])
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
         prepared = data.prepare_features(settings, (), climb.say)
-        pace = Pace(screen.counting, stop, prepared.config.views)
-        climb.encoded = encoding.read(prepared, pace)
+        climb.encoded = encoding.read(prepared, Pace(screen.counting, stop))
         if climb.plan.get("view_s") is None:
-            climb.plan.decide("view_s", pace.view_s or measured_view_s(prepared))
+            read_s, view_s = measured(prepared)
+            climb.plan.decide("read_s", read_s)
+            climb.plan.decide("view_s", view_s)
 
 
-def measured_view_s(prepared: Prepared) -> float:
-    """How long a view takes; measured here if the features of the labelled pictures were there already."""
-    some = np.asarray(prepared.examples["labeled"][:BATCH], np.uint8)
-    prepared.encode(some)  # compiles
-    began = time.monotonic()
-    prepared.encode(some)
-    return (time.monotonic() - began) / BATCH
+def measured(prepared: Prepared) -> tuple[float, float]:
+    """How long it takes to read a picture, and to encode a view: medians."""
+    labeled, times = prepared.examples["labeled"], [time.monotonic()]
+    for row in range(min(READ, len(labeled))):
+        some = np.asarray(labeled[row : row + 1], np.uint8).repeat(BATCH, 0)
+        times.append(time.monotonic())
+    read_s, times = float(np.median(np.diff(times))), times[-1:]
+    for _ in range(1 + ENCODED):  # the first one compiles
+        prepared.encode(some)
+        times.append(time.monotonic())
+    return read_s, float(np.median(np.diff(times)[1:])) / BATCH
+
+
+def picture_s(climb: Climb, views: float) -> float:
+    """How long it takes to read a picture and to encode so many views of it."""
+    return float((climb.plan.get("read_s") or 0.0) + views * (climb.plan.get("view_s") or 0.0))
 
 
 class Pace:
-    """Shows how far encoding is, stops it on request, and notes how long a view takes."""
+    """Shows how far encoding is, and stops it on request."""
 
-    def __init__(self, counting: Callable[[str, int], Callable[[int], None]], stop: Stop, pairs: int) -> None:
-        self._counting, self._stop, self._pairs = counting, stop, pairs
-        self.view_s = 0.0  # the shortest time so far; 0 if nothing was encoded
+    def __init__(self, counting: Callable[[str, int], Callable[[int], None]], stop: Stop) -> None:
+        self._counting, self._stop = counting, stop
 
     def __call__(self, title: str, total: int) -> Callable[[int], None]:
         """Begin to count a role's pictures."""
-        # Pictures as they are may have been encoded in another set of pictures: only views tell how long it takes.
-        views = 1 + 2 * self._pairs if self._pairs and title.endswith("labeled") else 0
-        before: list[tuple[int, float]] = []
         shown: list[Callable[[int], None]] = []
 
         def count(rows: int) -> None:
-            now = time.monotonic()
-            if views and before and rows > before[-1][0]:
-                seconds = (now - before[-1][1]) / ((rows - before[-1][0]) * views)
-                self.view_s = min(self.view_s or seconds, seconds)
-            before.append((rows, now))
             if rows < total and not shown:  # nothing is shown of a file that is complete
                 shown.append(self._counting(title, total))
             if shown:
@@ -76,15 +78,17 @@ def encode_unlabeled(climb: Climb) -> None:
     """Encode as many unlabelled pictures as their share of the budget allows."""
     count = climb.facts["unlabeled"]
     if (limit := climb.plan.get("unlabeled")) is None:
-        view_s = climb.plan.get("view_s") or 0.0
-        possible = affordable(count, view_s, SHARE_FOR_ENCODING * climb.clock.budget_s, views=1)
+        each_s = picture_s(climb, load.new_share(climb.features.prepared, "unlabeled"))
+        possible = affordable(count, each_s, SHARE_FOR_ENCODING * climb.clock.budget_s)
+        if load.is_stored(climb.features.prepared, "unlabeled", only_eval_view=True):
+            possible = count
         limit = climb.plan.decide("unlabeled", min(count, max(LEAST_UNLABELED, possible)))
     if limit < count:
         climb.say(f"the budget allows to encode {limit:,} of the {count:,} unlabelled pictures")
     settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
         prepared = data.prepare_features(settings, (), climb.say)
-        climb.encoded = encoding.with_unlabeled(climb.features, prepared, Pace(screen.counting, stop, 0))
+        climb.encoded = encoding.with_unlabeled(climb.features, prepared, Pace(screen.counting, stop))
 
 
 def leave_out_foreign(climb: Climb) -> None:
@@ -106,26 +110,38 @@ def leave_out_foreign(climb: Climb) -> None:
 
 
 def encode_views(climb: Climb) -> bool:
-    """Encode the views of unlabelled pictures that heads learn from; False if there is too little time for that."""
-    if (limit := climb.plan.get("views_of")) is None:
-        left_s = min(SHARE_FOR_ENCODING * climb.clock.budget_s, (climb.clock.left_s - FOR_THE_VERDICT_S) / 3)
-        view_s, total = climb.plan.get("view_s") or 0.0, climb.facts["unlabeled"]
-        limit = affordable(total, view_s, left_s, views=1 + 2 * VIEWS)
-        if limit < min(LEAST_UNLABELED, total):
-            for name in head_runs.METHODS:
-                climb.left_out.setdefault(name, "there was too little time to encode views of unlabelled pictures")
-            return False
-        climb.plan.decide("views_of", limit)
+    """Encode the views that heads learn from; False if there is too little time for that."""
+    if climb.plan.get("views_of") is None and not plan_views(climb):
+        for name in head_runs.METHODS:
+            climb.left_out.setdefault(name, "there was too little time to encode views of the pictures")
+        return False
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
-        prepared = data.prepare_features(head_features(climb), (), climb.say)
-        pace = Pace(screen.counting, stop, prepared.config.views)
-        load.stored(prepared, "unlabeled", pace("encoding views of unlabeled", len(prepared.examples["unlabeled"])))
+        prepared = data.prepare_features(head_features(climb, climb.plan.get("views_of")), (), climb.say)
+        pace = Pace(screen.counting, stop)
+        for role in load.TRAINING:
+            load.stored(prepared, role, pace(f"encoding views of {role}", len(prepared.examples[role])))
     return True
 
 
-def head_features(climb: Climb) -> Features:
-    """The features that heads are trained on."""
-    limit, left_out = climb.plan.get("views_of"), climb.out / foreign_pictures.ROWS
+def plan_views(climb: Climb) -> bool:
+    """Note of how many unlabelled pictures views are encoded; False if the time allows too few."""
+    limit = total = climb.facts["unlabeled"]
+    prepared = climb.features.prepared._replace(config=head_features(climb, total))
+    if not load.is_stored(prepared, "unlabeled"):  # by another fit on these pictures
+        left_s = min(SHARE_FOR_ENCODING * climb.clock.budget_s, (climb.clock.left_s - FOR_THE_VERDICT_S) / 3)
+        each_s = picture_s(climb, 1 + 2 * VIEWS)
+        if not load.is_stored(prepared, "labeled"):
+            left_s -= each_s * len(climb.features.labels)
+        limit = affordable(total, each_s, max(left_s, 0.0))
+        if limit < min(LEAST_UNLABELED, total):
+            return False
+    climb.plan.decide("views_of", limit)
+    return True
+
+
+def head_features(climb: Climb, limit: int) -> Features:
+    """The features that heads are trained on: of so many unlabelled pictures, less the foreign ones."""
+    left_out = climb.out / foreign_pictures.ROWS
     return dataclasses.replace(
         climb.features.settings,
         unlabeled=limit if limit < climb.facts["unlabeled"] else 0,

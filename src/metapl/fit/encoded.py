@@ -76,7 +76,8 @@ def read(prepared: Prepared, count: Callable[[str, int], Callable[[int], None]])
     """Encode the labelled and the held-out pictures; `count(title, total)` shows how far it is."""
     roles = {role: eval_view(prepared, role, count) for role in ("labeled", "test", "val")}
     labels = {role: prepared.pictures.labels(role) for role in ("labeled", "test", "val")}
-    folds = number_of_folds(labels["labeled"], len(labels["val"]))
+    distinct = len(np.unique(roles["labeled"], axis=0))
+    folds = number_of_folds(labels["labeled"], len(labels["val"]), distinct)
     none, nobody = np.zeros((0, roles["labeled"].shape[1]), np.float32), np.arange(0)
     return Encoded(
         prepared,
@@ -114,18 +115,19 @@ def _judged(count: int) -> Rows:
 def eval_view(prepared: Prepared, role: str, count: Callable[[str, int], Callable[[int], None]]) -> Values:
     """The features of a role's pictures as they are; none if the role has no pictures."""
     if role not in prepared.examples:
-        width = load.stored(prepared, "labeled").shape[-1]
+        width = load.stored(prepared, "labeled", only_eval_view=True).shape[-1]
         return np.zeros((0, width), np.float32)
     total = len(prepared.examples[role])
-    # Heads need several views of labelled and unlabelled pictures; those of the few labelled ones are made at once.
-    only = role == "unlabeled"
-    return np.asarray(load.stored(prepared, role, count(f"encoding {role}", total), only)[:, 0], np.float32)
+    return np.asarray(load.stored(prepared, role, count(f"encoding {role}", total), True)[:, 0], np.float32)
 
 
-def number_of_folds(labels: Labels, val: int) -> int:
-    """As many folds as the largest class has pictures, at most FOLDS; 0 if val is enough or nothing can be cut."""
-    largest = int(np.bincount(labels).max())
-    return 0 if val >= min(ENOUGH, len(labels)) or largest < 2 else min(FOLDS, largest)
+def number_of_folds(labels: Labels, val: int, distinct: int) -> int:
+    """As many folds as the largest class has pictures, at most FOLDS; 0 if val is enough or nothing can be cut.
+
+    Copies are in one fold, so there are not more folds than distinct pictures.
+    """
+    most = min(int(np.bincount(labels).max()), distinct)
+    return 0 if val >= min(ENOUGH, len(labels)) or most < 2 else min(FOLDS, most)
 
 
 def picture_names(encoded: Encoded, role: str) -> list[str]:

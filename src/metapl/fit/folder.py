@@ -46,8 +46,11 @@ def is_finished(out: Path, request: Request) -> bool:
     """Whether the fit in a folder has nothing left to climb within the request's budget."""
     if is_old(out):
         return (out / MODEL).is_file()
-    done = (out / VERDICT).is_file() and bool(read_json(out / VERDICT).get("finished"))
-    return done and seconds(request.budget) <= seconds(read_json(out / REQUEST)["budget"])
+    if not (out / VERDICT).is_file():
+        return False
+    verdict = read_json(out / VERDICT)  # fit.json may have a larger budget already, of a session that was killed
+    budget = verdict.get("budget") or read_json(out / REQUEST)["budget"]
+    return bool(verdict.get("finished")) and seconds(request.budget) <= seconds(budget)
 
 
 def check_request(out: Path, data: str, request: Request) -> None:

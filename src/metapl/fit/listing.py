@@ -70,6 +70,8 @@ def make_listing(audit: Audit, allow_duplicates: bool, seed: int, held_out: froz
         "test": _joined(test, _good_part(audit, "test", good)),
         "unlabeled": _good_part(audit, "unlabeled", good),
     }
+    if not len(roles["unlabeled"].images):
+        remarks.append("there are no unlabelled pictures, so every model learns from the labelled ones alone")
     _remark_on_unmeasured(roles["test"].labels, rows.measured_on, audit.source.class_names, remarks)
     return Listing(roles, audit.source.class_names, rows.measured_on, tuple(remarks), len(leaks))
 

@@ -82,6 +82,6 @@ def encoder_of(request: Request) -> Features:
     return settled
 
 
-def affordable(count: int, view_s: float, seconds: float, views: int) -> int:
-    """How many of `count` unlabelled pictures can be encoded, with so many views of each, in this time."""
-    return min(count, int(seconds / max(view_s * views, 1e-9)))
+def affordable(count: int, picture_s: float, seconds: float) -> int:
+    """How many of `count` pictures can be encoded in this time."""
+    return min(count, int(seconds / max(picture_s, 1e-9)))

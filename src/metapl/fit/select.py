@@ -2,9 +2,18 @@
 
 With few labels, validation is mostly chance: of 200 pictures, two rungs that differ by three points disagree about
 some ten. A choice of the best among eight rungs by such numbers is a lottery. So the first rung of PREFERRED that is
-there is used, unless another one gets more of the same validation pictures right, by more than SURE standard errors of
-the paired difference. Of several such rungs, the one whose advantage is the surest is used. PREFERRED was chosen on
-development draws (docs/features.md); SURE is the usual two standard errors, and was not tuned.
+there is used, unless another one gets more of the same validation pictures right, by more than chance explains:
+
+    z = the mean of the paired difference, divided by its standard error
+    another rung is used if z > Φ⁻¹(1 − CHANCE / n)        n: how many others there are (Bonferroni)
+
+So a larger budget, which adds rungs, makes a wrong choice no more probable: if no rung is better than the usual one,
+another is used in 2.5 % of all fits at most. Of several such rungs, the one whose advantage is the surest is used.
+PREFERRED was chosen on development draws (docs/features.md); CHANCE is the usual one and was not tuned.
+
+| symbol | name      |
+|--------|-----------|
+| Φ⁻¹(…) | needed    |
 """
 
 from collections.abc import Sequence
@@ -12,13 +21,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from metapl.evaluate import temperature
 from metapl.evaluate.measures import log_softmax
 from metapl.fit.rung import Logits, Rung
 
 PREFERRED = ("aligned", "linear")
-SURE = 2.0
+CHANCE = 0.025
 
 Labels = NDArray[np.int32]
 
@@ -44,12 +54,13 @@ def validate(rung: Rung, labels: Labels) -> Validated | None:
 
 
 def best(rungs: Sequence[Rung], labels: Labels) -> Rung:
-    """The rung to use; the first one if there are no validation pictures."""
+    """The rung to use; the usual one if there are no validation pictures."""
     scored = [rung for rung in rungs if validate(rung, labels) is not None]
     if not scored:
-        return rungs[0]
+        return favourite(rungs)
     usual = favourite(scored)
-    leads = [_surely_ahead_by(rung, usual, labels) for rung in scored]
+    needed = float(stats.norm.ppf(1 - CHANCE / max(len(scored) - 1, 1)))
+    leads = [_surely_ahead_by(rung, usual, labels, needed) for rung in scored]
     return scored[int(np.argmax(leads))] if max(leads) > 0 else usual
 
 
@@ -58,10 +69,10 @@ def favourite(rungs: Sequence[Rung]) -> Rung:
     return next((rung for name in PREFERRED for rung in rungs if rung.about.name == name), rungs[0])
 
 
-def _surely_ahead_by(rung: Rung, other: Rung, labels: Labels) -> float:
-    """What a rung is better by, less SURE standard errors; negative for the other one itself."""
+def _surely_ahead_by(rung: Rung, other: Rung, labels: Labels, needed: float) -> float:
+    """What a rung is better by, less so many standard errors; negative for the other one itself."""
     mean, error = _difference(rung, other, labels)
-    return mean - SURE * error
+    return mean - needed * error
 
 
 def _difference(one: Rung, other: Rung, labels: Labels) -> tuple[float, float]:

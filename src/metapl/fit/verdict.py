@@ -130,7 +130,7 @@ def recommend(
     if len(rungs) == 1:
         return best, "it is the only model so far"
     if validated is None:
-        return best, "there are too few labelled pictures to choose between models"
+        return best, "it is the usual choice, and there are too few labelled pictures to compare it with others"
     how = f"{100 * validated.accuracy:.1f} % of {validated.pictures:,} labelled pictures that it had not seen right"
     usual = select.favourite(rungs)
     if best is usual:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from metapl.config import Config
 from metapl.data.sources.dataset import Dataset
+from metapl.data.splits.manifest import same_pictures
 from metapl.evaluate import held_out
 from metapl.evaluate.results import Evaluation
 from metapl.guards.keeper import replay
@@ -82,11 +83,19 @@ class Tools(NamedTuple):
 def prepared(config: Config, datasets: Sequence[Dataset], say: Say) -> Program:
     """Make the program, wait for all processes, and say how devices share the work if there are several."""
     program = prepare(config, datasets)
+    if learns_from_labelled_twice(config, datasets[0]):
+        say("the data have no unlabelled pictures: the labelled ones are used as such, without their labels")
     processes.barrier("start")
     program.layout.warm_up_collectives()
     if program.layout.words:
         say(program.layout.words + (f", in {processes.count()} processes" if processes.count() > 1 else ""))
     return program
+
+
+def learns_from_labelled_twice(config: Config, dataset: Dataset) -> bool:
+    """Whether a stage learns from unlabelled examples, and these are the labelled ones."""
+    asked = any(stage.method.uses_unlabeled and stage.unlabeled == "unlabeled" for stage in config.stages)
+    return asked and same_pictures(dataset.manifest or {})
 
 
 def work(run: OpenRun, progress: Progress, resumed: Resumed | None = None) -> None:
