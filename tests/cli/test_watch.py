@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import shutil
 import signal
 import threading
 from contextlib import closing
@@ -21,8 +22,11 @@ def run(tmp_path):
     return make(tmp_path / "run", lines=[line(10, loss=[2.0])])
 
 
+PATIENCE_S = 120  # on a busy machine a page takes many seconds; only a test that fails waits so long
+
+
 def ask(port: int, path: str, method: str = "GET", **headers: str):
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as client:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)) as client:
         client.request(method, path, headers=headers)
         reply = client.getresponse()
         return reply.status, reply.headers, reply.read().decode()
@@ -60,29 +64,35 @@ def test_who_waits_for_news_is_told_of_the_end(server):
     waiting = threading.Thread(target=lambda: found.append(ask(server.port, "/version?have=1")[2]))
     waiting.start()
     server.service.close()
-    waiting.join(5)
+    waiting.join(PATIENCE_S)
     assert found == ['{"version": "1", "closing": true}\n']
 
 
 @pytest.fixture
 def visit(monkeypatch):
-    """Visit the page as soon as there is one, and have `then` happen."""
+    """Visit the page as soon as there is one, and have `then` happen; watching does not end before that."""
     found: dict = {}
-    start = Server.start
+    visited, visitors = threading.Event(), list[threading.Thread]()
+    start, is_over = Server.start, LivePage.is_over
 
     def started(server, service) -> None:
         start(server, service)
 
         def look() -> None:
-            found["page"] = ask(server.port, "/")[2]
-            if "then" in found:
-                found["then"]()
+            try:
+                found["page"] = ask(server.port, "/")[2]
+            finally:
+                found.get("then", lambda: None)()
+                visited.set()
 
-        threading.Thread(target=look).start()
+        visitors.append(threading.Thread(target=look))
+        visitors[0].start()
 
     monkeypatch.setattr(Server, "start", started)
+    monkeypatch.setattr(LivePage, "is_over", lambda page: visited.is_set() and is_over(page))
     monkeypatch.setattr(live_page, "QUIET_S", 0.2)
-    return found
+    yield found
+    visitors[0].join(PATIENCE_S)
 
 
 def test_a_run_that_has_ended_is_shown_once(run, visit, capsys):
@@ -102,7 +112,8 @@ def test_with_stay_it_lasts_until_a_signal(run, visit, capsys):
 
 def test_with_wait_a_run_may_come_later(tmp_path, visit, monkeypatch, capsys):
     monkeypatch.setattr(live_page, "FIRST_VISIT_S", 0.3)
-    visit["then"] = lambda: make(tmp_path / "late")
+    made = make(tmp_path / "elsewhere" / "late")
+    visit["then"] = lambda: shutil.move(made, tmp_path / "late")  # all of its files at once
     cli.main(["watch", str(tmp_path / "late"), "--wait"])
     said = capsys.readouterr().out
     assert "No run has started there yet: waiting" in said

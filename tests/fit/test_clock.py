@@ -3,6 +3,8 @@
 import os
 import time
 
+import pytest
+
 from metapl.fit.clock import begin_session, in_words
 
 
@@ -17,6 +19,15 @@ def test_a_session_that_was_killed_counts_until_its_last_file(tmp_path):
     assert 99 <= second.spent_s < 102
     assert 498 < second.left_s <= 501
     assert str(second).endswith("left of 10 min")
+
+
+@pytest.mark.parametrize("year", [1990, 2037])
+def test_a_clock_that_was_set_meanwhile_does_not_use_up_the_budget(tmp_path, year):
+    begin_session(tmp_path, 600)
+    (tmp_path / "metrics.jsonl").write_text("")
+    for path in tmp_path.iterdir():
+        os.utime(path, ((year - 1970) * 365.25 * 86400,) * 2)
+    assert begin_session(tmp_path, 600).spent_s < 10
 
 
 def test_durations_are_words():

@@ -7,6 +7,7 @@ from pathlib import Path
 from metapl.system.disk import write_atomically
 
 SESSIONS = "sessions.json"
+PLAUSIBLE = 2.0  # budgets that a session may seem to have lasted
 
 
 class Clock:
@@ -32,12 +33,14 @@ class Clock:
 def begin_session(out: Path, budget_s: float, already_s: float = 0.0) -> Clock:
     """Note that a session begins, which began `already_s` seconds ago, and sum up those before it.
 
-    A session that was killed could not note its end: the folder's newest file was written then.
+    A session that was killed could not note its end: the folder's newest file was written then. If it seems to have
+    lasted far longer than its budget, the clock was set or the machine slept meanwhile, and it does not count.
     """
     path = out / SESSIONS
     sessions = json.loads(path.read_text("utf-8")) if path.is_file() else []
     if sessions:
-        sessions[-1]["seconds"] = max(0.0, _newest(out) - sessions[-1]["began"])
+        lasted_s = _newest(out) - sessions[-1]["began"]
+        sessions[-1]["seconds"] = lasted_s if 0.0 <= lasted_s <= PLAUSIBLE * budget_s else 0.0
     before_s = sum(session["seconds"] for session in sessions) + already_s
     sessions.append({"began": time.time() - already_s, "seconds": 0.0})
     write_atomically(path, (json.dumps(sessions, indent=2) + "\n").encode())

@@ -146,6 +146,20 @@ def test_the_page_of_ended_runs_waits_for_a_visit(run, clock):
     assert live_page.is_over()
 
 
+def test_watching_does_not_end_while_a_page_is_being_made(run, clock, monkeypatch):
+    live_page = LivePage([run], clock)
+    over, build = [], module.build
+
+    def slow(*args):
+        clock.now += 100
+        over.append(live_page.is_over())
+        return build(*args)
+
+    monkeypatch.setattr(module, "build", slow)
+    live_page.page()
+    assert (over, live_page.is_over()) == ([False], False)
+
+
 def test_new_runs_are_shown(tmp_path, clock):
     live_page = LivePage([tmp_path / "all"], clock)
     assert not live_page.begun

@@ -81,8 +81,8 @@ class LivePage:
             self._changed.notify_all()
 
     def is_over(self) -> bool:
-        """Whether all runs have ended and every open page shows that."""
-        if self.at_work or not self.begun:
+        """Whether all runs have ended and every open page shows that; never while a page is being made."""
+        if self.at_work or not self.begun or self._making.locked():
             return False
         longest = QUIET_S if self._worked or self._shown else FIRST_VISIT_S
         return self._now() - self._quiet_since > longest
