@@ -21,7 +21,7 @@ quick: $(READY)  ## the everyday tests: about a minute on 2 cores
 	$(PYTEST) -m "not slow and not exhaustive" $(TESTS)
 
 test: $(READY)  ## every kind of test: minutes on 2 cores
-	$(PYTEST) -m "not exhaustive"
+	$(PYTEST) -m "not exhaustive" $(TESTS)
 
 test-all: $(READY)  ## all tests, as CI runs them
 	$(PYTEST)
