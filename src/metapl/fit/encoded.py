@@ -118,7 +118,8 @@ def eval_view(prepared: Prepared, role: str, count: Callable[[str, int], Callabl
         width = load.stored(prepared, "labeled", only_eval_view=True).shape[-1]
         return np.zeros((0, width), np.float32)
     total = len(prepared.examples[role])
-    return np.asarray(load.stored(prepared, role, count(f"encoding {role}", total), True)[:, 0], np.float32)
+    only = role in load.TRAINING  # of others, there is no other view, and heads read the same file
+    return np.asarray(load.stored(prepared, role, count(f"encoding {role}", total), only)[:, 0], np.float32)
 
 
 def number_of_folds(labels: Labels, val: int, distinct: int) -> int:

@@ -135,22 +135,20 @@ def patches_of(pictures: Array, side: int) -> Array:
 
 def triangles(z: Array, centroids: Array) -> Array:
     """f(z): [..., K]."""
-    d = jnp.sqrt(_squares(z, centroids))
+    d = _distances(z, centroids)
     return jnp.maximum(0, jnp.mean(d, -1, keepdims=True) - d)
 
 
 def near(z: Array, centroids: Array) -> Array:
-    """f(z), 0 or 1: [..., K]. The deviation comes from mean d² − (mean d)², so that d is computed only once."""
-    d2 = _squares(z, centroids)
-    mean = jnp.mean(jnp.sqrt(d2), -1, keepdims=True)
-    deviation = jnp.sqrt(jnp.maximum(jnp.mean(d2, -1, keepdims=True) - mean**2, 0))
-    return (d2 < jnp.maximum(mean - deviation, 0) ** 2).astype(z.dtype)
+    """f(z), 0 or 1: [..., K]."""
+    d = _distances(z, centroids)
+    return (d < jnp.mean(d, -1, keepdims=True) - jnp.std(d, -1, keepdims=True)).astype(z.dtype)
 
 
-def _squares(z: Array, centroids: Array) -> Array:
-    """d²: [..., K]."""
+def _distances(z: Array, centroids: Array) -> Array:
+    """d: [..., K]."""
     squares = jnp.sum(z**2, -1, keepdims=True) - 2 * z @ centroids.T + jnp.sum(centroids**2, -1)
-    return jnp.maximum(squares, SMALLEST)
+    return jnp.sqrt(jnp.maximum(squares, SMALLEST))
 
 
 def averages(codes: Array, grid: int, overlap: bool = False) -> Array:
