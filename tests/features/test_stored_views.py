@@ -49,3 +49,12 @@ def test_a_file_that_was_left_is_continued_to_the_same_bits(tmp_path):
     assert counts == [8, 10]
     np.testing.assert_array_equal(again, whole)
     np.testing.assert_array_equal(compute(tmp_path / "left.npy"), whole)
+
+
+def test_a_kill_after_the_last_batch_and_before_the_file_has_its_name_costs_nothing(tmp_path, monkeypatch):
+    whole = np.array(compute(tmp_path / "whole.npy"))
+    with monkeypatch.context() as patch:
+        patch.setattr(stored_views.PredictionsFile, "finish", lambda file: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            compute(tmp_path / "left.npy")
+    np.testing.assert_array_equal(compute(tmp_path / "left.npy"), whole)

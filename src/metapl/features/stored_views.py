@@ -69,7 +69,7 @@ def compute(
         file.write(start, np.clip(features, -LARGEST, LARGEST).astype(np.float16).reshape(len(batch), -1))
         start += len(batch)
         count(start)
-    if done < len(pictures):
+    if not path.exists():  # also if a kill came after the last batch and before this
         file.finish()
     return file.read().reshape(len(pictures), *shape)
 
