@@ -6,8 +6,8 @@ python -m faults inputs [--number 1000] [--seed 0] [--kinds toml picture …] [-
 
 kills   SIGKILL at random moments, and shortly after something was written; then the command that continues. The files
         that count must end with the bits of a run that nobody disturbed.
-disks   A disk that is full (RLIMIT_FSIZE), a folder that cannot be written to, a clock that jumps, two writers at
-        once, damaged checkpoints and caches: bits equal in the end, or one clear sentence.
+disks   A disk that is full or read-only (a small tmpfs, which takes root), files of 1990 and of 2037, a clock that
+        jumps, two writers at once, damaged checkpoints and caches: bits equal in the end, or one clear sentence.
 inputs  Mutated settings, lists, pictures, weights, arrays, records, tar shards, Parquet files, files of runs, and HTTP
         requests, and random networks for ONNX: a result, or one clear sentence. An input that gives a traceback is made
         smaller and kept in --keep.

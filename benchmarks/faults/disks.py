@@ -1,8 +1,9 @@
-"""Disks that are full or read-only, files from another time, two writers, damaged files: equal bits, or one sentence.
+"""Disks that are full or read-only, clocks that are set, two writers, damaged files: equal bits, or one sentence.
 
 A full and a read-only disk are a small tmpfs, which takes root; without root these two are named as not tried.
 """
 
+import dataclasses
 import os
 import random
 import signal
@@ -22,6 +23,7 @@ from faults.scenes import SCENES, Scene, digests, lay_out, start
 SIZES_KB = (8, 64, 512)  # of disks that are too small
 ENOUGH = "400m"
 DAMAGED = 6  # files
+IMPORTS_S = 20.0  # that a command may need more if it is not started by fork, on a busy machine
 Fault = Callable[[Scene, Path, Peaceful], str | None]  # what is wrong afterwards, or None
 
 
@@ -92,9 +94,9 @@ def read_only(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
         return ending(scene, place, peaceful)
 
 
-def clock(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
+def files_of_another_time(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
     """All files seem to be of 1990, then of 2037, when the command is continued."""
-    _stopped_halfway(scene, place, peaceful)
+    _stopped_halfway(scene, place, peaceful.seconds)
     for seconds in (20 * 365 * 86400, 67 * 365 * 86400):
         for path in place.rglob("*"):
             if path.is_file():
@@ -102,6 +104,15 @@ def clock(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
         if problem := ending(scene, place, peaceful):
             return problem
     return None
+
+
+def jumping_clock(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
+    """The clock jumps while the command works, is killed, and works again."""
+    if scene.program != "metapl":
+        raise NotTriedError(f"the command is one of {scene.program}, which has its own clock")
+    jumping = dataclasses.replace(scene, program="faults.jumping_clock")
+    _stopped_halfway(jumping, place, peaceful.seconds + IMPORTS_S)
+    return ending(jumping, place, peaceful)
 
 
 def two_writers(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
@@ -117,7 +128,7 @@ def two_writers(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
 
 def damage(scene: Scene, place: Path, peaceful: Peaceful) -> str | None:
     """Bytes of some files that the command has written are flipped, or files are cut, after it was killed."""
-    _stopped_halfway(scene, place, peaceful)
+    _stopped_halfway(scene, place, peaceful.seconds)
     draw = random.Random(f"{scene.command}")
     written = [path for root in (scene.out, "cache") for path in sorted((place / root).rglob("*")) if path.is_file()]
     for path in draw.sample(written, min(DAMAGED, len(written))):
@@ -138,10 +149,11 @@ def _says_nothing(text: str) -> bool:
     return not any(word in text for word in ("damaged", "changed", "cannot", "differ", "set aside", "again"))
 
 
-def _stopped_halfway(scene: Scene, place: Path, peaceful: Peaceful) -> None:
+def _stopped_halfway(scene: Scene, place: Path, seconds: float) -> None:
+    """Kill the command after 25 writes, or after so many seconds."""
     lay_out(scene, place)
     process = start(place, scene.command, scene.program)
-    kills.wait_for_writes(process, place, 25, time.monotonic() + peaceful.seconds)
+    kills.wait_for_writes(process, place, 25, time.monotonic() + seconds)
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)  # the group that `start` has made for it
     process.communicate(timeout=60)
@@ -150,7 +162,8 @@ def _stopped_halfway(scene: Scene, place: Path, peaceful: Peaceful) -> None:
 FAULTS: Mapping[str, Fault] = {
     "full disk": full_disk,
     "read-only disk": read_only,
-    "clock": clock,
+    "files of another time": files_of_another_time,
+    "jumping clock": jumping_clock,
     "two writers": two_writers,
     "damage": damage,
 }

@@ -7,7 +7,9 @@ import json
 import re
 import subprocess
 import sys
+import urllib.error
 import urllib.request
+from http import HTTPStatus
 from typing import Any
 
 
@@ -35,8 +37,14 @@ def main() -> None:
 def _ask(address: str, decision: dict[str, str] | None = None) -> Any:
     body = json.dumps(decision).encode() if decision else None
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as reply:
-        return json.load(reply)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return json.load(reply)
+    except urllib.error.HTTPError as refused:
+        with refused:
+            if refused.code == HTTPStatus.INTERNAL_SERVER_ERROR:
+                raise  # the server has no sentence about this: a failure
+            sys.exit(f"the page says: {json.load(refused)['error']}")
 
 
 if __name__ == "__main__":

@@ -109,16 +109,15 @@ def _write_settings(preset: str) -> Prepare:
     return prepare
 
 
-def write_digits(folder: Path) -> None:
-    """Digits as PNGs: labeled/CLASS, unlabeled, test/CLASS."""
+def write_digits(folder: Path, classes: int = 10, each: int = 60) -> None:
+    """Digits as PNGs: `each` pictures in labeled/CLASS, in test/CLASS, and twice as many in unlabeled."""
     digits = load_digits()
-    for row, (image, label) in enumerate(zip(digits.images, digits.target, strict=True)):
-        role = ("labeled", "test", "unlabeled")[min(row // 60, 2)]
-        if row >= 240:
-            break
-        part = folder / role / (f"{label}" if role != "unlabeled" else "")
+    rows = np.flatnonzero(digits.target < classes)[: 4 * each]
+    for number, row in enumerate(rows):
+        role = ("labeled", "test", "unlabeled")[min(number // each, 2)]
+        part = folder / role / (f"{digits.target[row]}" if role != "unlabeled" else "")
         part.mkdir(parents=True, exist_ok=True)
-        Image.fromarray((image * 15.9).astype(np.uint8)).resize((12, 12)).save(part / f"{row}.png")
+        Image.fromarray((digits.images[row] * 15.9).astype(np.uint8)).resize((12, 12)).save(part / f"{row}.png")
 
 
 def _trained(place: Path) -> None:
@@ -153,7 +152,12 @@ def _study(place: Path) -> None:
 
 
 def _fit(place: Path) -> None:
-    write_digits(place / "pictures")
+    write_digits(place / "pictures", classes=3, each=21)
+
+
+def _fit_of_labels(place: Path) -> None:
+    _fit(place)
+    shutil.rmtree(place / "pictures" / "unlabeled")
 
 
 def _labeling(place: Path) -> None:
@@ -170,12 +174,14 @@ def _train(preset: str) -> Scene:
     return Scene(_write_settings(preset), ("train", "my.toml", "--seeds", "2", "--out", "out"), ("resume", "out"))
 
 
+FIT = ("fit", "pictures", "--features", "patches", "--no-mirror", "--steps", "10", "--out", "out")
 SCENES: Mapping[str, Scene] = {
     f"train-{method.name}": _train(f"digits_{method.name}_small")
     for method in METHODS
     if f"digits_{method.name}_small" in configs.presets()
 } | {
-    "fit": Scene(_fit, ("fit", "pictures", "--steps", "60", "--out", "out")),
+    "fit": Scene(_fit, FIT, results=(*RESULTS, "model.json")),
+    "fit-labels": Scene(_fit_of_labels, FIT, results=(*RESULTS, "model.json")),  # no unlabelled pictures
     "study": Scene(_study, ("study", "study.toml", "--out", "out"), results=(*RESULTS, "study.md")),
     "predict": Scene(_trained, ("predict", "run", "pictures/unlabeled", "--csv", "out.csv"), out="out.csv", results=()),
     "pseudo-label": Scene(

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -109,6 +110,14 @@ def test_a_folder_that_is_no_fit_is_named(tmp_path, fit, capsys):
         assert words in capsys.readouterr().err
 
 
+def test_a_damaged_file_of_labels_is_refused_before_there_is_a_page(fit, capsys):
+    (fit / "labels.csv").write_text("path,label,decision\na,cat,maybe\n")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["label", str(fit)])
+    assert end.value.code == 2
+    assert "line 2: expected path,label,decision" in capsys.readouterr().err
+
+
 @pytest.fixture
 def server(fit) -> Iterator[Server]:
     server = Server("127.0.0.1", 0, Limits(stop_s=1), LABEL)
@@ -142,6 +151,15 @@ def test_only_whole_decisions_of_this_page_are_written(server, fit):
     assert not (fit / "labels.csv").exists()
     assert post(server, path, good)[0] == 200
     assert list(label_file.read(fit / "labels.csv").values()) == [CAT]
+
+
+def test_a_file_that_is_damaged_while_the_page_is_open_is_a_sentence(server, fit):
+    (fit / "labels.csv").write_text("path,label,decision\na,cat,maybe\n")
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)) as connection:
+        connection.request("GET", "/api/pictures")
+        reply = connection.getresponse()
+        assert reply.status == 422
+        assert "line 2: expected path,label,decision" in json.loads(reply.read())["error"]
 
 
 def test_a_person_labels_by_click_and_by_key(page, server, fit):

@@ -100,7 +100,9 @@ def load(fit: Path, file: Path | None) -> LabelQueue:
     if not asked:
         raise ConfigError(f"{fit} has no unlabelled picture to ask about: there is nothing to label")
     names = tuple(read_json(fit / DATA)["class_names"])
-    return LabelQueue(asked, names, images, (file or fit / label_file.FILE).absolute())
+    path = (file or fit / label_file.FILE).absolute()
+    label_file.read(path)  # a damaged one is refused here, before there is a page
+    return LabelQueue(asked, names, images, path)
 
 
 def _asked(line: Mapping[str, Any], rows: Mapping[str, int]) -> Asked:

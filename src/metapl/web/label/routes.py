@@ -23,7 +23,7 @@ def routes() -> list[BaseRoute]:
     """One address takes decisions; all others are for reading."""
     return [
         *page_files.routes("metapl.web.label"),
-        Route("/api/pictures", lambda request: JSONReply(_queue(request).state())),
+        Route("/api/pictures", _pictures),
         Route("/api/pictures/{number:int}.png", _picture),
         Route("/api/pictures/{number:int}", _decide, methods=["POST"]),
     ]
@@ -35,6 +35,13 @@ LABEL = Site("label", routes)
 def _queue(request: Request) -> LabelQueue:
     queue: LabelQueue = request.app.state.service
     return queue
+
+
+def _pictures(request: Request) -> Response:
+    try:
+        return JSONReply(_queue(request).state())
+    except ConfigError as error:  # the file of labels was damaged meanwhile
+        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(error)) from None
 
 
 def _picture(request: Request) -> Response:
