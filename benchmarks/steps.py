@@ -59,6 +59,8 @@ def main() -> None:
     args = flags.parse_args()
     if importlib.util.find_spec("torch") is None:
         sys.exit("this comparison needs PyTorch: pip install '.[bench]'")
+    if args.checkout and (args.all or not args.model.startswith("wide_resnet")):
+        sys.exit("--checkout goes with a wide_resnet, the network of MPL-pytorch, and without --all")
     if args.json and args.json.exists():
         sys.exit(f"{args.json} already exists; choose another name")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))  # so that the children are closed, too
