@@ -126,7 +126,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         ),
         (["train", "two_moons_mpl", "--seeds-at-once", "x"], "--seeds-at-once takes INT|{auto}, got 'x' ("),
         (["data", "chekc"], "there is no verb 'chekc' of data; the verbs are check, show, select"),
-        (["data", "check", "digitz"], "'digitz' is not a source (digits, cifar10"),
+        (["data", "check", "digitz"], "'digitz' is not there: expected a folder"),
         (["data", "show", "cifar10@45#0", "--data-dir", "."], "cifar10: no cifar-10-batches-py"),
         (["demo", "--seed", "4294967290", "--datasets", "20"], "the last data set's seed would be"),
         (["data", "select", "p.csv", "--near", "99"], "p.csv"),

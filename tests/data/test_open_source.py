@@ -33,8 +33,14 @@ def test_a_folder_beside_is_found_and_does_not_hide_a_source_of_its_name(tmp_pat
 
 @pytest.mark.parametrize("text", ["digitz", "digits@", "two_moons", "nowhere/at/all", "cifar10-5k"])
 def test_what_is_none_of_them_is_told_what_there_is(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"is not a source \(digits, cifar10, .*a folder, or a file \(.csv, .npz"):
+    with pytest.raises(ConfigError, match=r"is not there: expected a folder, or .*: .csv, .npz.* \(digits, cifar10, "):
         settings_of(text)
+
+
+def test_a_file_of_another_kind_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "0.png").touch()
+    with pytest.raises(ConfigError, match=r"0.png' is not a folder or one of these files: .csv, .npz"):
+        settings_of(str(tmp_path / "0.png"))
 
 
 def test_a_name_comes_before_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,9 +37,10 @@ def settings_of(text: str) -> PictureConfig:
         return folder.Folder(path=str(path.resolve()), labeled="train" if only_train else "labeled")
     if make := _BY_SUFFIX.get(path.suffix):
         return make(str(path.resolve()))
+    found = "is not a folder or one of" if path.exists() else "is not there: expected a folder, or one of"
     raise ConfigError(
-        f"{text!r} is not a source ({', '.join(READERS)}), a split ({', '.join(PAPER)}, cifar10@4000#1), "
-        "a folder, or a file (.csv, .npz, .tar, .parquet)"
+        f"{text!r} {found} these files: {', '.join(_BY_SUFFIX)}. It is not the name of a source, either "
+        f"({', '.join(READERS)}), or of a split ({', '.join(PAPER)}, cifar10@4000#1)"
     )
 
 

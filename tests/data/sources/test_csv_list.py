@@ -63,9 +63,10 @@ def test_paths_that_leave_the_folder_are_refused_by_name(folder: Path, path: str
     ("text", "reason"),
     [
         ("", "header line"),
-        ("a.png,dog\n", "header line"),
+        ("a.png,dog\n", "header line that has path and label, got 'a.png,dog'"),
         ("path,label\ngone.png,dog\n", r"line 2: there is no file gone\.png"),
         ("path,label\nsub,dog\n", "line 2: there is no file sub"),
+        ("path,label\nsub/gone.png,dog\n", "line 2: there is no file sub/gone.png"),
         ("path,label\n,dog\n", "line 2: the path is empty"),
         ("path,label\na\0.png,dog\n", "path contains a NUL|cannot be read"),
         ("path,label\na.png,\n", "no labelled picture to train on"),

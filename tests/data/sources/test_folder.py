@@ -93,6 +93,11 @@ def test_unknown_classes_are_named(root: Path) -> None:
 def test_what_is_missing_is_told(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(DataError, match="has no folder labeled"):
         read(Folder(), [tmp_path_factory.mktemp("none")])
+    classes = tmp_path_factory.mktemp("classes")
+    for name in ("ant", "val", "zebra"):
+        (classes / name).mkdir()
+    with pytest.raises(DataError, match=r"if ant, zebra are the classes, move them into .*classes0/labeled"):
+        read(Folder(path=str(classes)), [])
     (root / "labeled" / "newt").mkdir()
     with pytest.raises(DataError, match="no picture in: newt"):
         read(Folder(), [root])

@@ -19,6 +19,7 @@ from metapl.data.sources.dataset import ROLES
 from metapl.data.sources.shard_members import pictures_at, shard_of
 from metapl.data.sources.source import Files, Images, Part, PictureConfig, Source
 
+MOST_LETTERS = 80  # of a header line in an error
 _PARTS = ("train", "val", "test", "unlabeled")
 
 
@@ -80,11 +81,12 @@ def _rows(file: Path, outside: bool) -> Iterator[_Row]:
         with file.open(encoding="utf-8-sig", newline="") as opened:
             reader = csv.DictReader(opened)
             if not {"path", "label"} <= set(reader.fieldnames or ()):
-                raise DataError(f"{file} must start with a header line that has path and label")
+                found = ",".join(reader.fieldnames or ())[:MOST_LETTERS]
+                raise DataError(f"{file} must start with a header line that has path and label, got {found!r}")
             for entry in reader:
                 where = f"{file}, line {reader.line_num}"
                 path = _path(entry["path"], file.parent, folder, outside, where)
-                yield _Row(path, _shard(path, where), *_label(entry, where))
+                yield _Row(path, _shard(path, entry["path"], where), *_label(entry, where))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{file} cannot be read as a CSV file: {error}") from None
 
@@ -112,9 +114,9 @@ def _path(text: str | None, parent: Path, folder: Path, outside: bool, where: st
     return path
 
 
-def _shard(path: Path, where: str) -> Path | None:
+def _shard(path: Path, text: str | None, where: str) -> Path | None:
     """The shard that the path leads into; None if it is a file itself."""
     shard = None if path.is_file() else shard_of(path)
     if shard is None and not path.is_file():
-        raise DataError(f"{where}: there is no file {path.name}")
+        raise DataError(f"{where}: there is no file {text}")
     return shard

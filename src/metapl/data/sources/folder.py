@@ -17,6 +17,8 @@ from metapl.data.reading.files import Folders
 from metapl.data.reading.find_pictures import is_picture, walk
 from metapl.data.sources.source import Files, Part, PictureConfig, Source, unlabeled_labels
 
+MOST_NAMES = 5  # of folders in an error
+
 
 @dataclass(frozen=True)
 class Folder(PictureConfig):
@@ -42,7 +44,9 @@ def read(config: Folder, folders: Folders) -> Source:
     """List the files; files are opened only when they are needed."""
     root = files.locate(config.name, config.path, folders) if config.path else _data_folder(config, folders)
     if not (root / config.labeled).is_dir():
-        raise DataError(f"{root} has no folder {config.labeled} with a folder of pictures for each class")
+        raise DataError(
+            f"{root} has no folder {config.labeled} with a folder of pictures for each class{_hint(root, config)}"
+        )
     class_names = tuple(_subfolders(root / config.labeled))
     _check_links(root / config.labeled, class_names)
     if not class_names:
@@ -55,6 +59,13 @@ def read(config: Folder, folders: Folders) -> Source:
         paths = _pictures(root / config.unlabeled)
         parts["unlabeled"] = Part(Files(tuple(paths), root), unlabeled_labels(len(paths)))
     return Source(parts, class_names)
+
+
+def _hint(root: Path, config: Folder) -> str:
+    """What to do if the classes' folders are not where they are expected; empty if there are none."""
+    names = [name for name in _subfolders(root) if name not in (config.unlabeled, config.val, config.test)]
+    shown = ", ".join(names[:MOST_NAMES]) + (", …" if len(names) > MOST_NAMES else "")
+    return f"; if {shown} are the classes, move them into {root / config.labeled}" if names else ""
 
 
 def _data_folder(config: Folder, folders: Folders) -> Path:
