@@ -156,7 +156,7 @@ def _stopped_halfway(scene: Scene, place: Path, seconds: float) -> None:
     kills.wait_for_writes(process, place, 25, time.monotonic() + seconds)
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)  # the group that `start` has made for it
-    process.communicate(timeout=60)
+    process.communicate(timeout=kills.LONGEST_S)
 
 
 FAULTS: Mapping[str, Fault] = {

@@ -12,6 +12,8 @@ import urllib.request
 from http import HTTPStatus
 from typing import Any
 
+PATIENCE_S = 300  # on a busy machine an answer takes long; only a campaign that fails waits so long
+
 
 def main() -> None:
     """Start the server, decide about every picture that has no decision, and stop the server."""
@@ -38,7 +40,7 @@ def _ask(address: str, decision: dict[str, str] | None = None) -> Any:
     body = json.dumps(decision).encode() if decision else None
     request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=30) as reply:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
             return json.load(reply)
     except urllib.error.HTTPError as refused:
         with refused:
