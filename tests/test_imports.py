@@ -71,6 +71,12 @@ def test_sources_and_the_command_line_start_without_jax(module):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_training_starts_without_packages_that_few_runs_use():
+    """They take as long as all others together."""
+    code = "import sys, metapl.runs.start; sys.exit({'sklearn', 'scipy.stats', 'scipy.io'} & set(sys.modules) != set())"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_no_method_is_named_outside_its_room():
     """The loop and its neighbours must not branch on a method: they know the contract only."""
     from metapl.algorithms import METHODS

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its stats, which take half a second, are imported when they are first used
 from numpy.typing import NDArray
-from scipy import stats
 
 
 def mean_and_std(values: NDArray[np.float64]) -> tuple[float, float]:
@@ -29,7 +29,7 @@ def paired(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> Paired:
     n, mean = len(difference), float(np.mean(difference))
     low, high = None, None
     if n > 1:
-        reach = float(stats.t.ppf(0.975, n - 1)) * float(np.std(difference, ddof=1)) / n**0.5
+        reach = float(scipy.stats.t.ppf(0.975, n - 1)) * float(np.std(difference, ddof=1)) / n**0.5
         low, high = mean - reach, mean + reach
     return Paired(mean, low, high, int(np.sum(difference > 0)), int(np.sum(difference < 0)), n)
 
@@ -46,7 +46,7 @@ def wilson(right: int, n: int) -> Proportion:
     """A share and its interval by Wilson's score: it stays between 0 and 1, and is wide if n is small."""
     if n < 1:
         raise ValueError(f"n must be at least 1, got {n}")
-    interval = stats.binomtest(right, n).proportion_ci(confidence_level=0.95, method="wilson")
+    interval = scipy.stats.binomtest(right, n).proportion_ci(confidence_level=0.95, method="wilson")
     return Proportion(right / n, float(interval.low), float(interval.high))
 
 
@@ -69,8 +69,8 @@ def compared(ours: NDArray[np.bool_], theirs: NDArray[np.bool_]) -> Compared:
     """
     better, worse, n = int(np.sum(ours & ~theirs)), int(np.sum(~ours & theirs)), len(ours)
     b, c, total = better + 0.5, worse + 0.5, n + 2
-    reach = float(stats.norm.ppf(0.975)) * (b + c - (b - c) ** 2 / total) ** 0.5 / total
+    reach = float(scipy.stats.norm.ppf(0.975)) * (b + c - (b - c) ** 2 / total) ** 0.5 / total
     difference, middle = (better - worse) / n, (b - c) / total
     different = better + worse
-    p = float(stats.binomtest(better, different).pvalue) if different else 1.0
+    p = float(scipy.stats.binomtest(better, different).pvalue) if different else 1.0
     return Compared(difference, max(-1.0, middle - reach), min(1.0, middle + reach), better, worse, p)

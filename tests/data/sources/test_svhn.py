@@ -76,7 +76,7 @@ def test_damaged_files_are_named(tmp_path: Path, kept: int) -> None:
 
 def test_a_size_that_cannot_be_is_refused_before_unpacking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("metapl.data.sources.svhn._MAX_PICTURES", 3)
-    monkeypatch.setattr("metapl.data.sources.svhn.loadmat", None)
+    monkeypatch.setattr("scipy.io.loadmat", None)
     write(tmp_path, "train", "test")
     with pytest.raises(DataError, match="claims 4 pictures"):
         read(Svhn(verify=False, extra=False), [tmp_path])

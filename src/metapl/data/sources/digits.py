@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 from metapl.data.reading.files import Folders
 from metapl.data.sources.source import InMemory, Part, PictureConfig, Source
@@ -26,6 +25,8 @@ class Digits(PictureConfig):
 
 def read(config: Digits, folders: Folders) -> Source:
     """Read the digits; their 17 grey levels are stretched to 0 … 255."""
+    from sklearn.datasets import load_digits  # takes a second of processor time, which other sources must not wait for
+
     digits = load_digits()
     images = np.rint(digits.images[..., None] * (255 / 16)).astype(np.uint8)
     labels = digits.target.astype(np.int32)

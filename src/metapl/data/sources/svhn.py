@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from scipy.io import loadmat, whosmat
+import scipy  # its io is imported when it is first used
 
 from metapl.data.reading import channels, files, mat_file
 from metapl.data.reading.decode import DataError
@@ -54,9 +54,9 @@ def _read_mat(path: Path, part: str, verify: bool) -> Part:
     with files.open_file(path, _MD5[part] if verify else None) as file:
         try:
             mat_file.check(file)
-            _check_shapes({name: shape for name, shape, _ in whosmat(file)}, path)
+            _check_shapes({name: shape for name, shape, _ in scipy.io.whosmat(file)}, path)
             file.seek(0)
-            arrays = loadmat(file, variable_names=["X", "y"])
+            arrays = scipy.io.loadmat(file, variable_names=["X", "y"])
         except DataError:
             raise
         except Exception as error:  # SciPy's reader raises errors of any type on damaged files

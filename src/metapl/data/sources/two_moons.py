@@ -9,7 +9,6 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 from annotated_types import Ge
-from sklearn.datasets import make_moons
 
 from metapl.data.sources.dataset import Dataset, SourceConfig
 
@@ -40,6 +39,8 @@ class TwoMoons(SourceConfig):
 
 def load(config: TwoMoons, seed: int) -> Dataset:
     """Draw the points, then choose which are labelled; both depend on the seed alone."""
+    from sklearn.datasets import make_moons  # takes a second of processor time, which other sources must not wait for
+
     draw = np.random.RandomState(seed)
     sizes = (config.points_per_class, config.points_per_class)
     points, classes = make_moons(sizes, noise=config.noise, random_state=draw)
