@@ -70,8 +70,8 @@ def test_when_the_leader_is_killed_the_other_ends_and_the_run_goes_on(place, who
         time.sleep(0.05)
     children[0].send_signal(signal.SIGKILL)
     begin = time.monotonic()
-    said, _ = children[1].communicate(timeout=60)
-    assert time.monotonic() - begin < processes.PATIENCE_S + processes.LINGER_S + 10
+    said, _ = children[1].communicate(timeout=300)
+    assert time.monotonic() - begin < processes.PATIENCE_S + processes.LINGER_S + 30
     assert children[1].returncode == processes.LOST, said
     assert "process 0 of 2 is lost" in said
     children[0].communicate()
@@ -84,7 +84,7 @@ def test_when_the_leader_is_killed_the_other_ends_and_the_run_goes_on(place, who
         assert going.poll() is None, going.communicate()[0]
         time.sleep(0.05)
     going.send_signal(signal.SIGTERM)
-    told, _ = going.communicate(timeout=60)
+    told, _ = going.communicate(timeout=300)
     assert going.returncode == 128 + signal.SIGTERM, told
     assert "going on from step-" in told
     for line, other in zip(place.lines(run), place.lines("one"), strict=False):

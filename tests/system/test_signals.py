@@ -12,7 +12,7 @@ import pytest
 from metapl.system.signals import Stop, Stopped, listening, within
 
 
-def wait_for(condition, seconds: float = 5.0) -> None:
+def wait_for(condition, seconds: float = 60.0) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until
@@ -82,7 +82,7 @@ def test_the_second_sigint_leaves_at_once_even_in_the_middle_of_a_compilation():
             assert "press Ctrl-C again" in child.stdout.readline()
             assert child.poll() is None
             child.send_signal(signal.SIGINT)
-            out, err = child.communicate(timeout=10)
+            out, err = child.communicate(timeout=30)
         finally:
             child.kill()
         assert child.returncode == 130

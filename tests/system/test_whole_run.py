@@ -98,7 +98,7 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on_in_other_modes_with_
     children = place.start_two("train", "my.toml", "--out", "lost", *HYBRID)
     begun(place, "lost", 4)
     children[1].send_signal(signal.SIGKILL)
-    said, _ = children[0].communicate(timeout=60)
+    said, _ = children[0].communicate(timeout=300)
     children[1].communicate()
     assert children[0].returncode == processes.LOST, said
     assert "process 1 of 2 is lost, and the others cannot go on without it" in said
@@ -110,7 +110,7 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on_in_other_modes_with_
     while len(place.lines("lost")) <= before and time.monotonic() < end and four[0].poll() is None:
         time.sleep(0.01)
     four[2].send_signal(signal.SIGTERM)
-    told = [child.communicate(timeout=120)[0] for child in four]
+    told = [child.communicate(timeout=300)[0] for child in four]
     codes = [child.returncode for child in four]
     assert codes in ([128 + signal.SIGTERM] * 4, [0] * 4), told
     assert "going on from step-" in told[0]

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from metapl.web.server import Limits, Server, signals
 
 QUICK = Limits(max_bytes=1000, connections=6, uploads=2, head_s=0.4, body_s=0.4, linger_s=0.4, stop_s=2)
 PICTURE = {"Content-Type": "image/png"}
+PATIENCE_S = 60  # on a busy machine; only a test that fails waits so long
 
 
 class Fake:
@@ -38,7 +40,7 @@ class Fake:
         if picture == b"bug":
             raise RuntimeError("a bug\x1b[31m")
         self.asked.append(picture)
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(PATIENCE_S)
         return {"length": len(picture), "name": "<script>\udce4 ñ"}
 
     def model(self) -> dict:
@@ -74,7 +76,7 @@ def own_server() -> Iterator[Server]:
 
 def ask(server: Server, method: str, path: str, body: bytes | None = None, headers: dict | None = None):
     """Send a request; return status, headers and body."""
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)) as client:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)) as client:
         client.request(method, path, body, headers or {})
         reply = client.getresponse()
         return reply.status, reply.headers, reply.read()
@@ -82,7 +84,7 @@ def ask(server: Server, method: str, path: str, body: bytes | None = None, heade
 
 def say(server: Server, *pieces: bytes, end: bool = False, pause: float = 0) -> bytes:
     """Send raw bytes and return all that comes back; `end` closes the sending side."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as client:
         for piece in pieces:
             try:
                 client.sendall(piece)
@@ -238,10 +240,10 @@ def test_a_slow_client_has_one_deadline(server):
     """With a timeout for each byte, a client that sends a byte now and then would never end."""
     for start in (b"GET / HTTP/1.1\r\nHost: ", HEAD + b"Content-Length: 100\r\n\r\n"):
         began = time.monotonic()
-        say(server, start, *[b"x"] * 40, pause=0.1)
-        assert time.monotonic() - began < 3
+        say(server, start, *[b"x"] * 40, pause=0.4)
+        assert time.monotonic() - began < 12
     with socket.create_connection(("127.0.0.1", server.port)) as silent:
-        silent.settimeout(5)
+        silent.settimeout(PATIENCE_S)
         assert silent.recv(100) == b""
     assert is_well(server)
 
@@ -286,13 +288,13 @@ def test_too_many_pictures_at_once_get_503(own_server):
     assert ask(own_server, "POST", "/api/predict", b"x", PICTURE)[0] == 200
 
 
-def test_too_many_connections_at_once_are_refused(own_server):
-    idle = [socket.create_connection(("127.0.0.1", own_server.port)) for _ in range(QUICK.connections)]
-    time.sleep(0.1)
-    assert ask(own_server, "GET", "/")[0] == 503
-    wait_until(lambda: ask(own_server, "GET", "/")[0] == 200)  # their deadline has passed
-    for client in idle:
-        client.close()
+def test_too_many_connections_at_once_are_refused():
+    with running(replace(QUICK, head_s=PATIENCE_S)) as server:
+        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(QUICK.connections)]
+        wait_until(lambda: ask(server, "GET", "/")[0] == 503)  # until all are accepted
+        for client in idle:
+            client.close()
+        wait_until(lambda: ask(server, "GET", "/")[0] == 200)
 
 
 def test_a_port_in_use_is_named(server):
@@ -397,7 +399,7 @@ def test_a_serving_process_ends_on_a_signal():
             assert process.wait(20) == 0
 
 
-def wait_until(condition, seconds: float = 10.0) -> None:
+def wait_until(condition, seconds: float = PATIENCE_S) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until

@@ -127,7 +127,7 @@ def server(fit) -> Iterator[Server]:
 
 
 def post(server: Server, path: str, body: bytes, **headers: str) -> tuple[int, dict]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     given = {"Content-Type": "application/json"} | {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request("POST", path, body, given)
     reply = connection.getresponse()

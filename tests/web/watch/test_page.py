@@ -37,7 +37,7 @@ def server(runs, monkeypatch):
 
 def change(page, server, expression: str) -> None:
     """Have the server scan until the page shows the change."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not page.evaluate(f"Boolean({expression})"):
         assert time.monotonic() < until, f"{expression} never came true; errors: {page.errors}"
         server.service.tick()
