@@ -111,7 +111,8 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["dmeo"], "there is no verb 'dmeo'; the verbs are demo, fit, train, resume, eval, "),
+        (["dmeo"], "there is no verb 'dmeo'; did you mean demo? (the verbs are demo, fit, train, resume, eval, "),
+        (["xyzzy"], "there is no verb 'xyzzy'; the verbs are demo"),
         (["demo", "--dataset", "3"], "Unrecognized options: --dataset, 3; did you mean --datasets?"),
         (["demo", "--datasets", "many"], "--datasets takes a whole number, got 'many'"),
         (["demo", "--datasets"], "Missing value for argument '--datasets'"),

@@ -3,6 +3,7 @@
 A verb's module is imported only when the verb is called, so that `metapl --help` answers at once.
 """
 
+import difflib
 import signal
 import sys
 import textwrap
@@ -86,7 +87,8 @@ def _call(verb: str, *args: str) -> None:
         runtime.keep_memory()  # before the verb imports libraries that start threads
         VERBS[verb](args)
     else:
-        raise ConfigError(f"there is no verb {verb!r}; the verbs are {', '.join(VERBS)}")
+        listed, close = f"the verbs are {', '.join(VERBS)}", difflib.get_close_matches(verb, VERBS, 1)
+        raise ConfigError(f"there is no verb {verb!r}; {f'did you mean {close[0]}? ({listed})' if close else listed}")
 
 
 def _overview(width: int) -> str:
