@@ -8,7 +8,9 @@ import ast
 import dataclasses
 import functools
 import inspect
+from collections.abc import Iterator
 from typing import NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from metapl import models
 from metapl.algorithms.losses import cross_entropy
+from metapl.models import depthwise, efficientnet, resnet
 from metapl.models.convnext import ConvNeXt
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
@@ -51,6 +54,18 @@ DROPOUT = 0.5
 
 # These programs run for milliseconds and compile for seconds: half as long without LLVM's optimizations.
 quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_programs() -> Iterator[None]:
+    """EfficientNets with four of their seven stages, a ResNet-18 with half of its blocks; depthwise convolutions as one
+    operation instead of up to 49, which compile for seconds. (`tests/models` checks them as they are.)"""
+    with (
+        mock.patch.dict(resnet.BLOCKS, {18: (1, 1, 1, 1)}),
+        mock.patch.object(efficientnet, "STAGES", efficientnet.STAGES[:4]),
+        mock.patch.object(depthwise, "shifted_products", depthwise.convolution),
+    ):
+        yield
 
 
 def fields(kind: type[ModelConfig]) -> set[str]:

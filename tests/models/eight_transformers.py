@@ -46,14 +46,14 @@ def main() -> None:
         for mode, parallel in MODES.items():
             layout = sharding.layout(parallel, {"labeled_batch": 8})
 
-            def steps(state, seen, layout=layout, algorithm=algorithm):
-                for number in range(2):
-                    seen_as = seen._replace(labeled=sharding.as_networks_see(seen.labeled))
-                    state = layout.constrain(algorithm.step(state, seen_as, jax.random.key(number))[0])
-                return state
+            def step(state, seen, key, layout=layout, algorithm=algorithm):
+                seen_as = seen._replace(labeled=sharding.as_networks_see(seen.labeled))
+                return layout.constrain(algorithm.step(state, seen_as, key)[0])
 
             state = jax.device_put(start, layout.shardings(start)) if layout.mesh else start
-            state = jax.jit(layout(steps))(state, layout.put(seen))
+            step, placed = jax.jit(layout(step)), layout.put(seen)
+            for number in range(2):
+                state = step(state, placed, jax.random.key(number))
             split = sum(not leaf.sharding.is_fully_replicated for leaf in jax.tree.leaves(state.params))
             state = jax.device_get(state)
             one = one or state
