@@ -6,9 +6,12 @@ import os
 import signal
 import threading
 import time
+from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
+from PIL import Image
 
 from metapl.runs import run_folder
 from metapl.schema import ConfigError, validate
@@ -20,8 +23,9 @@ SETTINGS = """
 log_every_steps = 10
 checkpoint = {every_steps = 5, keep = 2}
 [data]
-name = "digits"
-split = "digits@40#0"
+name = "folder"
+path = "pictures"
+size = 8
 [model]
 hidden = [8]
 activation = "relu"
@@ -38,7 +42,21 @@ method = {name = "mpl"}
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Place:
-    return Place(tmp_path_factory.mktemp("processes"), SETTINGS)
+    place = Place(tmp_path_factory.mktemp("processes"), SETTINGS)
+    write_pictures(place.folder / "pictures")
+    return place
+
+
+def write_pictures(folder: Path) -> None:
+    """Two classes: dark and bright pictures."""
+    draw = np.random.default_rng(0)
+    for part, count in (("labeled/dark", 8), ("labeled/bright", 8), ("unlabeled", 24), ("test/dark", 8)):
+        (folder / part).mkdir(parents=True)
+        for number in range(count):
+            shift = 100 * (part.endswith("bright") or number % 2 * (part == "unlabeled"))
+            Image.fromarray(draw.integers(shift, shift + 150, (9, 8, 3), np.uint8)).save(
+                folder / part / f"{number}.png"
+            )
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +80,9 @@ def test_processes_connect_before_the_first_program_is_compiled(whole):
 
 
 def test_when_the_leader_is_killed_the_other_ends_and_the_run_goes_on(place, whole):
-    """With one process, which has one device. `test_whole_run.py` kills another process than the leader."""
+    """With one process and one device. Both read files; `test_whole_run.py` kills another process than the leader."""
     run = "lost"
-    children = place.start_two("train", "my.toml", "--out", run, "--stages.0.steps", "100000")
+    children = place.start_two("train", "my.toml", "--out", run, "--stages.0.steps", "100000", "--data.feed", "files")
     end = time.monotonic() + 120
     while not any((place.folder / run).glob("checkpoints/step-*")) and time.monotonic() < end:
         time.sleep(0.05)

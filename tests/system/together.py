@@ -19,6 +19,7 @@ class Place:
         self.environment = os.environ | {
             "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
             "JAX_PLATFORMS": "cpu",
+            "NPROC": "2",  # XLA's threads, by which it splits work: equal bits need as many in one process as in two
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         }
 
