@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     The compiler is told to hurry, and every worker and child process finds what another has compiled: together half of
     the time. Workers are children of the process that comes here first, and have its choices in their environment.
     """
+    gc.set_threshold(50_000, 20, 20)  # JAX's traces make many objects: looking for garbage took a tenth of the time
     os.environ["METAPL_KEEP_MEMORY"] = "0"  # a worker runs many programs and must not keep what each of them needed
     flags = os.environ.get("XLA_FLAGS", "").split()
     hurry = [flag for flag in runtime.known_xla_flags(HURRY) if flag not in flags]
@@ -50,12 +51,12 @@ TIERS = Path(__file__).parent / "tiers.toml"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that `make quick` and `make test` leave out, and put files with many of them first.
+    """Mark the tests that `make quick` and `make test` leave out; put the longest files first, then those with many.
 
     Workers take whole files in this order, so a long file does not begin when all others have ended.
     """
     tiers, weights = tomllib.loads(TIERS.read_text("utf-8")), Counter[str]()
-    exceptions = tiers.pop("exhaustive_except")
+    exceptions, longest = tiers.pop("exhaustive_except"), tiers.pop("longest")
     for item in items:
         marks = {tier for tier, entries in tiers.items() if any(_belongs(item.nodeid, entry) for entry in entries)}
         if any(_belongs(item.nodeid, tests) and not _has_case(item, cases) for tests, cases in exceptions.items()):
@@ -63,7 +64,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for tier in marks:
             item.add_marker(tier)
             weights[item.nodeid.split("::")[0]] += 1
+    weights.update({file: len(items) * (len(longest) - place) for place, file in enumerate(longest)})
     items.sort(key=lambda item: -weights[item.nodeid.split("::")[0]])
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector what stays until the end: modules and tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def _belongs(test: str, entry: str) -> bool:
