@@ -1,4 +1,4 @@
-"""MPL on one device, on eight that share batches, and on eight that share pictures or weights, too. Run by a test.
+"""Steps on one device, on eight that share batches, and on eight that share pictures or weights, too. Run by a test.
 
 Prints, for each network and each way to share, what the test asks about.
 
@@ -26,6 +26,7 @@ from jax.sharding import PartitionSpec as P
 from metapl import algorithms, data, models
 from metapl import config as configs
 from metapl.algorithms.mpl import MPL
+from metapl.algorithms.supervised import Supervised
 from metapl.augment import randaugment
 from metapl.augment.randaugment import RandAugment
 from metapl.models import efficientnet, layers
@@ -38,10 +39,11 @@ from metapl.system import sharding
 from metapl.system.sharding import Layout, Parallel
 from metapl.train.loop import Hooks, train
 from metapl.train.program import prepare
-from metapl.types import Network, Views
+from metapl.types import MethodConfig, Network, Views
 
 OPTIMIZER = Optimizer(0.05, momentum=0.9, average_decay=0.9)
-METHOD = MPL(teacher=OPTIMIZER, student=OPTIMIZER)
+META_PSEUDO_LABELS = MPL(teacher=OPTIMIZER, student=OPTIMIZER)
+SUPERVISED = Supervised(optimizer=OPTIMIZER)  # compiles in a fraction of the time: for other networks than the first
 BATCHES = {"labeled_batch": 8, "unlabeled_batch": 16}
 MODES = {
     "single": Parallel("single"),
@@ -56,6 +58,7 @@ NETWORKS = {
     "wide_resnet": WideResNet(depth=10, width=1, dropout=0.3),
     "efficientnet": EfficientNet(width=0.25, dropout=0.3),
 }
+METHODS = {"wide_resnet": META_PSEUDO_LABELS, "efficientnet": SUPERVISED}
 ALSO = {"wide_resnet": ("data",), "efficientnet": ("groups",)}  # modes: each compiles for a quarter of a minute
 # As the largest networks are trained: blocks and parts of a batch as loops. In doubles: with 22 layers, and batch norm
 # of four examples, three steps in floats differ by 5 %, which rounding began.
@@ -96,16 +99,16 @@ def three_steps(algorithm, layout: Layout, state, seen: Views):
 def of_networks() -> dict:
     told = {}
     for name, model in NETWORKS.items():
-        told |= compared(name, models.build(model, 4), ("single", "hybrid", *ALSO[name]))
+        told |= compared(name, models.build(model, 4), METHODS[name], ("single", "hybrid", *ALSO[name]))
     with jax.enable_x64(True), mock.patch.dict(layers.DTYPES, float32=jnp.dtype("float64")):
         network = in_microbatches(models.build(STACKED, 4), PARTS)
-        told |= compared("stacked", network, ("single", "hybrid"), size=8)  # convolutions in loops are slow
+        told |= compared("stacked", network, SUPERVISED, ("single", "hybrid"), size=8)  # convolutions in loops are slow
     return told
 
 
-def compared(name: str, network: Network, modes: tuple[str, ...], size: int = 16) -> dict:
+def compared(name: str, network: Network, method: MethodConfig, modes: tuple[str, ...], size: int = 16) -> dict:
     told, one = {}, None
-    algorithm, seen = algorithms.build(METHOD, network, 10), views(size)
+    algorithm, seen = algorithms.build(method, network, 10), views(size)
     start = jax.device_get(jax.jit(lambda seen: algorithm.init(jax.random.key(9), seen, None))(seen))
     for mode in modes:
         begin = time.monotonic()
@@ -128,9 +131,9 @@ def of_the_loop() -> dict:
     """All of it, from the first weights to the last report, for one seed and for two at once."""
     told, config = {}, configs.load("two_moons_mpl_uda")
     stages = (dataclasses.replace(config.stages[0], steps=6, labeled_batch=8),)
-    for seeds in ([4], [4, 5]):
+    for seeds, modes in (([4], ("single", "weights")), ([4, 5], ("single", "data", "weights", "groups"))):
         one = None
-        for mode in ("single", "data", "weights", "groups"):
+        for mode in modes:
             own = dataclasses.replace(config, stages=stages, log_every_steps=3, parallel=MODES[mode])
             datasets, places, reports = data.load(own.data, seeds, ()), [], []
             program = prepare(own, datasets)
