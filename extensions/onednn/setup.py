@@ -1,4 +1,4 @@
-"""Compile convolution.cc against the installed jaxlib and oneDNN, both from their packages on PyPI."""
+"""Compile the sources against the installed jaxlib and oneDNN, both from their packages on PyPI."""
 
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +17,8 @@ setup(
     ext_modules=[
         Extension(
             "metapl_onednn._convolution",
-            ["convolution.cc"],
+            ["convolution.cc", "winograd.cc"],
+            depends=["parallel.h", "winograd.h"],
             language="c++",
             include_dirs=[
                 str(Path(jaxlib.__file__).parent / "include"),

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from jax import lax
 
+from metapl import models
 from metapl.models import onednn
 from metapl.models.convolution import convolve, geometry_of, portable, product, quick_way
 from metapl.models.layers import conv
+from metapl.models.wide_resnet import WideResNet
 
 FLOAT32 = jnp.dtype("float32")
 SMALL = {  # height, width, kernel, strides, padding: the kernel is larger than the output
@@ -26,10 +28,18 @@ LARGE = {
     "7x7, uneven": (14, 9, 7, (2, 1), ((3, 3), (2, 4))),
 }
 
+TILED = {  # batch, height, width, channels, padding of 3×3 convolutions that the extension computes in tiles of 4×4
+    "whole tiles": (3, 8, 16, (32, 32), "SAME"),
+    "parts of tiles": (4, 9, 10, (16, 48), "SAME"),
+    "VALID": (5, 10, 9, (48, 16), "VALID"),
+    "uneven padding": (5, 7, 7, (32, 64), ((2, 0), (0, 1))),
+    "a tile in a picture": (17, 4, 4, (64, 48), "SAME"),
+}
 
-def arrays(height, width, kernel, dtype=FLOAT32, batch=5):
+
+def arrays(height, width, kernel, dtype=FLOAT32, batch=5, channels=(16, 8)):
     keys = jax.random.split(jax.random.key(0), 4)
-    shapes = ((batch, height, width, 16), (kernel, kernel, 16, 8)) * 2
+    shapes = ((batch, height, width, channels[0]), (kernel, kernel, *channels)) * 2
     return [jax.random.normal(key, shape, dtype) for key, shape in zip(keys, shapes, strict=True)]
 
 
@@ -122,6 +132,15 @@ def test_onednns_convolution_is_xlas(name):
 
 
 @needs_onednn
+@pytest.mark.parametrize("name", TILED)
+def test_winograds_convolution_is_xlas(name):
+    batch, height, width, channels, padding = TILED[name]
+    x, w, *rest = arrays(height, width, 3, batch=batch, channels=channels)
+    geometry = geometry_of(x, w, (1, 1), padding)
+    assert_same_function(lambda x, w: onednn.convolution(x, w, geometry), by_lax((1, 1), padding), (x, w, *rest), 1e-5)
+
+
+@needs_onednn
 @pytest.mark.parametrize(
     ("size", "channels", "kernel", "stride"),
     [(8, 12, 5, 1), (8, 12, 5, 2), (2, 99, 5, 1), (7, 32, 3, 2), (20, 16, 3, 1)],  # the last one is large: oneDNN's own
@@ -141,10 +160,35 @@ def test_onednns_depthwise_convolution_is_xlas(size, channels, kernel, stride):
 
 
 @needs_onednn
-def test_onednn_gives_the_same_bits_twice():
-    x, w, *_ = arrays(16, 16, 3, batch=7)
+@pytest.mark.parametrize("outputs", [8, 16])  # oneDNN, Winograd
+def test_onednn_gives_the_same_bits_twice(outputs):
+    x, w, *_ = arrays(16, 16, 3, batch=7, channels=(16, outputs))
     geometry = geometry_of(x, w, (1, 1), "SAME")
     step = jax.jit(jax.grad(lambda w, x: jnp.sum(jnp.square(onednn.convolution(x, w, geometry)))))
     first = np.asarray(step(w, x))
     for _ in range(20):
         np.testing.assert_array_equal(step(w, x), first)
+
+
+@needs_onednn
+def test_a_network_by_onednn_has_xlas_derivatives():
+    """The logits, their gradient and their product with a tangent, of a network with batch norm."""
+    network = models.build(WideResNet(depth=10, width=1), classes=4)
+    weights, other = (network.init(jax.random.key(seed), jnp.zeros((1, 16, 16, 3))) for seed in (0, 1))
+    pictures = jax.random.normal(jax.random.key(2), (8, 16, 16, 3))
+
+    def logits(params):
+        return network.apply(params, weights.stats, pictures, train=True)[0]
+
+    def all_of_it(params):
+        value, along = jax.jvp(logits, (params,), (other.params,))
+        return value, along, jax.grad(lambda params: jnp.sum(jnp.square(logits(params))))(params)
+
+    ours = jax.jit(all_of_it).trace(weights.params)
+    with portable():
+        theirs = jax.jit(lambda params: all_of_it(params)).trace(weights.params)
+    assert "onednn_convolution" in str(ours.jaxpr)
+    assert "onednn_convolution" not in str(theirs.jaxpr)
+    results = (traced.lower().compile()(weights.params) for traced in (ours, theirs))
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-4 * np.abs(b).max())
