@@ -1,4 +1,4 @@
-"""Convolutions by oneDNN on CPUs, if the package `metapl-onednn` is installed (extensions/onednn).
+"""Convolutions by oneDNN or, if they are 3×3, by Winograd's algorithm: on CPUs, if `metapl-onednn` is installed.
 
 Three functions, each linear in both of its arguments, and each other's transposes:
 
