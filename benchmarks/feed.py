@@ -58,9 +58,9 @@ def training(config: Config) -> Iterator[tuple[Callable[[int], float], Callable[
 
         def train(steps: int) -> float:
             nonlocal state, totals, at
-            begin, end = time.perf_counter(), at + steps
+            begin, end, longest = time.perf_counter(), at + steps, min(feed.longest, functions.longest)
             while at < end:
-                last = min(end, at + feed.longest)
+                last = min(end, at + longest)
                 state, totals = functions.advance(state, totals, keys, None, feed.at(at), at, last)
                 at = last
             jax.block_until_ready(totals)
