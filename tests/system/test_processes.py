@@ -235,7 +235,16 @@ class Store(dict):
         return [(key, told) for key, told in self.items() if key.startswith(start)]
 
 
-def test_what_process_0_misses_all_others_tell_of_with_the_same_exit_code(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("first", "end", "code", "says"),
+    [
+        (0, lambda watch: watch._lost(2), processes.LOST, "process 2 of 1 is lost, and the others"),
+        (1, lambda watch: watch.leave("a wrong word", 2), 2, "a wrong word"),
+    ],
+)
+def test_what_ends_one_process_ends_the_others_with_its_sentence_and_exit_code(
+    first, end, code, says, monkeypatch, capsys
+):
     def leaving(code):
         raise SystemExit(code)
 
@@ -243,12 +252,12 @@ def test_what_process_0_misses_all_others_tell_of_with_the_same_exit_code(monkey
     watch._client, watch._over = Store(), threading.Event()
     monkeypatch.setattr(os, "_exit", leaving)
     monkeypatch.setattr(processes.time, "sleep", lambda _: None)
-    for process in (0, 1):
+    for process, act in ((first, end), (1 - first, processes._Watch._check_others)):
         monkeypatch.setattr(processes, "index", lambda process=process: process)
         with pytest.raises(SystemExit) as stop:
-            watch._lost(2) if process == 0 else watch._check_others()
-        assert stop.value.code == processes.LOST
-        assert "process 2 of 1 is lost, and the others" in capsys.readouterr().err
+            act(watch)
+        assert stop.value.code == code
+        assert says in capsys.readouterr().err
 
 
 def test_a_folder_that_is_not_seen_is_refused(tmp_path, monkeypatch):

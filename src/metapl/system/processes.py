@@ -166,7 +166,7 @@ class _Watch:
 
     def leave(self, sentence: str, code: int) -> None:
         """Tell the others why, and end this process, even if its other threads are waiting."""
-        self._tell(sentence, 1)
+        self._tell(sentence, code)
         _say(sentence)
         if is_leader():
             time.sleep(LINGER_S)
