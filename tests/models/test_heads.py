@@ -106,3 +106,22 @@ def test_scikit_learns_coefficients_make_a_linear_head():
 def test_no_head_is_an_error(encoder):
     with pytest.raises(ConfigError, match="at least one head"):
         assemble(encoder, [])
+
+
+def test_frozen_norms_train_what_evaluation_computes_and_keep_statistics_and_scale(encoder):
+    assembled = assemble(
+        encoder._replace(model=Heads(SMALL, frozen_norms=True)), [linear(np.ones((CLASSES, FEATURES)), np.arange(3.0))]
+    )
+    network = models.build(assembled.model, CLASSES)
+    params, stats = assembled.weights
+
+    @jax.jit
+    def in_training(params):
+        logits, after = network.apply(params, stats, PICTURES, train=True, key=jax.random.key(0))
+        return logits[:, 0].sum(), (logits, after)
+
+    gradient, (logits, after) = jax.grad(in_training, has_aux=True)(params)
+    np.testing.assert_allclose(logits, answer(assembled, PICTURES), atol=1e-5)
+    jax.tree.map(np.testing.assert_array_equal, after, stats)
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(gradient["scale"]))
+    assert np.any(gradient["encoder"]["stem_conv"]["kernel"])

@@ -65,16 +65,24 @@ class Heads(ModelConfig):
     """Average the features of each picture and of its mirror image: twice the work."""
     groups: Annotated[tuple[HeadGroup, ...], MinLen(1)] = (HeadGroup(),)
     """The heads, by kind."""
+    frozen_norms: bool = False
+    """Train the encoder in evaluation mode: batch norm uses its running statistics and keeps them, μ and s stay, and
+    nothing is dropped. So training starts with what the network predicts, however small the batches are."""
 
 
 class Scale(nn.Module):
     """(F − μ) · s."""
 
+    frozen: bool = False
+
     @nn.compact
     def __call__(self, features: Array) -> Array:
         shape = features.shape[-1:]
         mean = self.param("mean", nn.initializers.zeros, shape, jnp.float32)
-        return (features - mean) * self.param("factor", nn.initializers.ones, shape, jnp.float32)
+        factor = self.param("factor", nn.initializers.ones, shape, jnp.float32)
+        if self.frozen:
+            mean, factor = jax.lax.stop_gradient((mean, factor))
+        return (features - mean) * factor
 
 
 class Later(nn.Module):
@@ -98,14 +106,14 @@ class HeadsModule(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        scaled = Scale(name="scale")(self.features(x, train=train))
+        scaled = Scale(self.config.frozen_norms, name="scale")(self.features(x, train=train))
         logits = [self._group(f"group{i}", group, scaled) for i, group in enumerate(self.config.groups)]
         p = jnp.mean(jax.nn.softmax(jnp.concatenate(logits, axis=1)), axis=1)
         return jnp.log(jnp.maximum(p, SMALLEST))
 
     def features(self, x: Array, *, train: bool) -> Array:
         """F: [N, D]."""
-        seen = as_encoder_takes(x, self.config.size, self.config.colour)
+        seen, train = as_encoder_takes(x, self.config.size, self.config.colour), train and not self.config.frozen_norms
         features = without_head(lambda: self.encoder(seen, train=train))
         if self.config.mirror:
             features = (features + without_head(lambda: self.encoder(jnp.flip(seen, 2), train=train))) / 2
