@@ -7,6 +7,8 @@ from metapl.evaluate.statistics import compared
 from metapl.fit import label_next, select, verdict
 from metapl.fit.foreign import Foreign
 from metapl.fit.rung import About, Predictions, Rung
+from metapl.fit.scores import PictureFacts
+from metapl.fit.verdict import Surroundings
 
 
 def pair(only_ours: int, only_theirs: int, n: int = 200):
@@ -73,6 +75,23 @@ def test_the_usual_choice_is_left_only_for_a_rung_that_chance_does_not_explain()
     assert select.best([LINEAR, rung("ensemble", 48)], LABELS) is LINEAR
     assert select.best([rung("linear", 20, False), aligned], LABELS).about.name == "linear"
     assert select.best([LINEAR, rung("aligned", 0, predicted=0)], LABELS) is LINEAR
+
+
+def test_the_finetuned_network_is_the_usual_choice_and_says_nothing_about_unlabelled_pictures():
+    aligned, network = rung("aligned", 40), rung("finetuned", 41, False, predicted=100)
+    assert select.best([LINEAR, aligned, network], LABELS) is network
+    assert select.best([LINEAR, aligned, rung("finetuned", 80, False, predicted=100)], LABELS) is aligned
+    result = judged([LINEAR, aligned, network])
+    assert (result["recommended"], result["unlabeled"]) == ("finetuned", "helped")
+    assert result["difference"] == judged([LINEAR, aligned])["difference"]
+
+
+def judged(rungs):
+    """A verdict on pictures that are told by one feature; the test pictures are the validation pictures."""
+    names, features = [str(i) for i in range(200)], LABELS[:, None].astype(np.float32)
+    pictures = PictureFacts(LABELS, names, names, ("a", "b"), np.array([100, 100]))
+    unlabeled = {rung.about.name: rung.predictions.test for rung in rungs}
+    return verdict.verdict(rungs, pictures, Surroundings(LABELS, unlabeled, features, features, features))
 
 
 def test_without_validation_the_usual_choice_stays():

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from metapl.fit import advice, foreign_pictures, page, report, verdict
+from metapl.fit import advice, foreign_pictures, page, report, select, verdict
 from metapl.fit import label_errors as hints
 from metapl.fit.climb import Climb
 from metapl.fit.encoded import Encoded, picture_names
@@ -70,11 +70,15 @@ def unlabeled_logits(climb: Climb, rung: Rung) -> Logits:
 
 
 def label_errors(climb: Climb, name: str) -> list[dict[str, Any]]:
-    """Labels that look wrong to the recommended rung's models that had not seen them; none without folds."""
+    """Labels that look wrong to the recommended rung's models that had not seen them; none without folds.
+
+    A network is validated by one fold alone: then the best rung of heads looks at all labels.
+    """
     some = climb.features
     if not some.folds:
         return []
-    best = next(rung for rung in climb.rungs() if rung.about.name == name)
+    able = [rung for rung in climb.rungs() if rung.about.kind != "network"]
+    best = next((rung for rung in able if rung.about.name == name), select.best(able, some.validation_labels))
     of_labeled = best.predictions.validation[: len(some.labels)]
     return hints.suspected(of_labeled, some.labels, picture_names(some, "labeled"), some.class_names)
 

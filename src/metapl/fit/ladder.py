@@ -2,7 +2,8 @@
 
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
     aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
-    self_training      the same, and unlabelled pictures labelled round by round, by scikit-learn
+    finetuned          the pretrained network itself, on the labels, if there are many and there is time
+    self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     uda, fixmatch, mpl heads on the features, several seeds at once
     ensemble           heads of several rungs together, if that makes the validation labels more probable
@@ -19,7 +20,7 @@ from functools import partial
 import numpy as np
 
 from metapl.config import Config, Stage
-from metapl.fit import classical, head_runs, network, select
+from metapl.fit import classical, finetuned, head_runs, network, select
 from metapl.fit import rung as rungs
 from metapl.fit.climb import FOR_THE_VERDICT_S, Climb, listening
 from metapl.fit.clock import in_words
@@ -37,6 +38,7 @@ from metapl.system.signals import TIME_IS_UP, Stopped
 
 TITLES = {
     "linear": "logistic regression on the labels",
+    "finetuned": "the pretrained network, finetuned on the labels",
     "self_training": "self-training",
     "label_spreading": "label spreading",
     "aligned": "self-training with aligned labels",
@@ -57,24 +59,33 @@ def climb(climb: Climb) -> None:
         encode_labeled(climb)
         linear(climb)  # always done, however long it takes: it is the first usable model
         with signals.within(max(0.0, climb.clock.left_s - FOR_THE_VERDICT_S)):
-            curve(climb)
-            if climb.has_unlabeled:
-                encode_unlabeled(climb)
-                leave_out_foreign(climb)
-            if climb.has_unlabeled:
-                for name in classical.WITH_UNLABELED:
-                    classical_rung(climb, name)
-                if encode_views(climb):
-                    for method in head_runs.METHODS:
-                        head_rung(climb, method)
-            ensemble(climb)
-            network_rungs(climb)
+            go_on(climb)
     except Stopped as stopped:
         if stopped.signal != TIME_IS_UP:
             raise
     for name in (*classical.WITH_UNLABELED, *head_runs.METHODS) if climb.has_unlabeled else ():
         if not rungs.finished(climb.out, name):
             climb.left_out.setdefault(name, "no time was left")
+
+
+def go_on(climb: Climb) -> None:
+    """Climb what comes after the first rung."""
+    curve(climb)
+    if climb.has_unlabeled:
+        encode_unlabeled(climb)
+        leave_out_foreign(climb)
+    usual, *others = classical.WITH_UNLABELED
+    if climb.has_unlabeled:
+        classical_rung(climb, usual)
+    finetuned_rung(climb)  # before rungs that take less time, but that are hardly ever chosen
+    if climb.has_unlabeled:
+        for name in others:
+            classical_rung(climb, name)
+        if encode_views(climb):
+            for method in head_runs.METHODS:
+                head_rung(climb, method)
+    ensemble(climb)
+    network_rungs(climb)
 
 
 @contextmanager
@@ -130,7 +141,7 @@ def classical_rung(climb: Climb, name: str) -> None:
     method = classical.WITH_UNLABELED[name]
     some, c = climb.features, climb.plan.get("c")
     classes = len(some.class_names)
-    with attempt(climb, name, share=0.6 if name == select.PREFERRED[0] else 0.2) as began:
+    with attempt(climb, name, share=0.6 if name in select.PREFERRED else 0.2) as began:
         if began is None:
             return
         with listening(climb) as stop:
@@ -141,6 +152,24 @@ def classical_rung(climb: Climb, name: str) -> None:
             )
             head = method(some.labeled, some.labels, some.unlabeled, classes, c)
             finish(climb, About(name, TITLES[name], "linear", True), [head], folds, began)
+
+
+def finetuned_rung(climb: Climb) -> None:
+    """Finetune the pretrained network, if there is one, and there are labels and time for it."""
+    name = finetuned.FINETUNED
+    if not finetuned.is_promising(climb):
+        return
+    if why := finetuned.why_no_time(climb):
+        climb.left_out[name] = why
+        return
+    with attempt(climb, name, finetuned.SHARE) as began:
+        if began is None:
+            return
+        left_s = climb.clock.left_s - FOR_THE_VERDICT_S
+        predictions = finetuned.train_rung(climb, time.monotonic() + finetuned.PLANNED * left_s)
+        about = About(name, TITLES[name], "network", uses_unlabeled=False)
+        steps = sum(climb.plan.get(f"{run}_steps") or 0 for run in finetuned.LISTS)
+        complete(climb, Rung(about, time.monotonic() - began, predictions, f"{steps:,} steps"))
 
 
 def head_rung(climb: Climb, name: Method) -> None:
@@ -211,7 +240,7 @@ def why_no_network(climb: Climb) -> str:
     if rungs.finished(climb.out, network.BASELINE) or climb.plan.get("network"):
         return ""
     if climb.features.settings.encoder != "patches" and not climb.request.init_from and runtime.is_cpu():
-        return "on a CPU, the pretrained network would need hours to be finetuned; --network trains a small one"
+        return "on a CPU, a network from nothing would hardly reach the pretrained one; --network trains a small one"
     if climb.clock.left_s < max(LEAST_FOR_A_NETWORK_S, climb.clock.budget_s / 4):
         return "too little time was left to train a network"
     return ""

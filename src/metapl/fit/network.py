@@ -14,7 +14,6 @@ from rich.console import Console
 from metapl import recipe
 from metapl.config import Config
 from metapl.data.loading.files_loader import in_turn
-from metapl.data.sources.dataset import Role
 from metapl.data.sources.on_disk import OnDisk, usual_reading
 from metapl.data.sources.source import Images, InMemory, Part, PictureConfig
 from metapl.data.splits.assemble import to_array
@@ -33,17 +32,16 @@ from metapl.schema import ConfigError
 from metapl.start_from.find import absolute
 from metapl.start_from.recognise import Pretrained, recognise
 
-ROLES: tuple[Role, ...] = ("labeled", "val", "test")  # that judge a network
 LIST = "network-list"  # the folder of the list without the first fold
 BASELINE, NETWORK = "baseline", "network"
 
 
-def write_list(out: Path, some: Encoded) -> Path:
-    """Write the list in which the first fold is the val part; return its folder."""
-    folder, parts = out / LIST, some.prepared.pictures.roles
+def write_list(out: Path, some: Encoded, name: str = LIST, all_labels: bool = False) -> Path:
+    """Write the list in which the first fold is in the val part, unless `all_labels` are learnt; return its folder."""
+    folder, parts = out / name, some.prepared.pictures.roles
     if listing.settings(folder, 0) is None:
         folder.mkdir(exist_ok=True)
-        labeled, val, held = parts["labeled"], parts["val"], _held(some)
+        labeled, val, held = parts["labeled"], parts["val"], held_out(some) & (not all_labels)
         of_fold = _rows(labeled, np.flatnonzero(held))
         joined = Part(join([of_fold.images, val.images]), np.concatenate([of_fold.labels, val.labels]))
         roles = dict(parts) | {
@@ -55,7 +53,7 @@ def write_list(out: Path, some: Encoded) -> Path:
     return folder
 
 
-def _held(some: Encoded) -> NDArray[np.bool_]:
+def held_out(some: Encoded) -> NDArray[np.bool_]:
     """Which labelled pictures a network is not trained on."""
     return some.fold == 0 if some.folds else np.zeros(len(some.labels), bool)
 
@@ -69,7 +67,7 @@ def planned(out: Path, plan: Plan, some: Encoded, request: Request, side: int, l
     if (stored := plan.get("network")) is not None:
         choice = Choice(**stored["choice"] | {"prior": tuple(stored["choice"]["prior"])})
         return NetworkPlan(choice, tuple(stored["reasons"]))
-    counts = np.bincount(some.labels[~_held(some)], minlength=len(some.class_names))
+    counts = np.bincount(some.labels[~held_out(some)], minlength=len(some.class_names))
 
     def baseline(choice: Choice) -> Config:
         return recipe.supervised(choice, base(out, request, choice), choice.steps)
@@ -111,18 +109,24 @@ def train_rung(out: Path, name: str, choice: Choice, request: Request, console: 
         train(out / NETWORK, recipe.mpl(choice, dataclasses.replace(shared, init_from=start)), console)
 
 
-def predict(run: Path, some: Encoded) -> Predictions:
-    """Let a trained network predict the pictures that judge it."""
-    model, examples = predictor.load(run), some.prepared.pictures
+def predict(run: Path, some: Encoded, without_fold: Path | None = None) -> Predictions:
+    """Let a trained network predict the pictures that judge it; `without_fold` validates one that knows all labels."""
+    model, pictures = predictor.load(run), some.prepared.pictures
+    judge = model if without_fold is None else predictor.load(without_fold)
+    held = held_out(some)
+    folds = np.full((len(held), len(some.class_names)), np.nan, np.float32)
+    folds[held] = _logits(judge, take(pictures.images("labeled"), np.flatnonzero(held)))
+    unlabeled = take(pictures.images("unlabeled"), some.judged_pictures)
+    return Predictions(
+        some.validation(folds, _logits(judge, pictures.images("val"))),
+        _logits(model, pictures.images("test")),
+        _logits(model, unlabeled),
+    )
+
+
+def _logits(model: predictor.Predictor, images: Images) -> Logits:
     assert isinstance(model.config.data, PictureConfig)
     size = model.config.data.size
-    logits = {role: _logits(model, examples.images(role), size) for role in ROLES}
-    folds = np.where(_held(some)[:, None], logits["labeled"], np.nan).astype(np.float32)
-    unlabeled = take(examples.images("unlabeled"), some.judged_pictures)
-    return Predictions(some.validation(folds, logits["val"]), logits["test"], _logits(model, unlabeled, size))
-
-
-def _logits(model: predictor.Predictor, images: Images, size: int) -> Logits:
     examples = to_array(images, size) if isinstance(images, InMemory) else OnDisk(images, size, usual_reading())
     batches = [model.probabilities(batch) for batch in in_turn(examples, model.batch_size())] if len(images) else []
     empty = np.zeros((0, len(model.class_names)), np.float32)

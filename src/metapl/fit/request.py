@@ -38,7 +38,8 @@ class Request:
     filter_foreign: bool = True
     """Leave out unlabelled pictures that clearly show something else than the labelled ones; foreign.csv lists them."""
     steps: Annotated[int, Ge(0)] = 0
-    """Steps of each run of heads, and of the network's MPL (its baseline has twice as many). 0: chosen for you."""
+    """Steps of each run of heads, of both runs that finetune a pretrained network, and of the network's MPL (its
+    baseline has twice as many). 0: chosen for you."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Determines which pictures are held out, the initial weights and the batches."""
 

@@ -1,0 +1,131 @@
+"""The rung that finetunes the pretrained network: from logistic regression on, validated by a fold, even if killed."""
+
+import csv
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from metapl import config as configs
+from metapl import models
+from metapl.features import network as encoders
+from metapl.fit import finetuned, fit, head_runs, ladder, rung
+from metapl.fit.request import Request
+from metapl.models.efficientnet_lite import EfficientNetLite
+from metapl.recipe import finetuned as recipe
+from metapl.schema import to_dict
+from metapl.weights import save
+from tests.fit.pictures import console
+from tests.fit.test_fit import KilledError, killed, write_digits
+
+TINY = EfficientNetLite(width=0.1, depth=0.1)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Pictures of digits, and the weights of a tiny network."""
+    place = tmp_path_factory.mktemp("finetuned")
+    write_digits(place / "data", 15, "01234")
+    weights = models.build(TINY, 3).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+    save(place / "tiny.safetensors", weights, to_dict(TINY), ("a", "b", "c"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        patch.setattr(head_runs, "METHODS", ())
+        patch.setattr(encoders, "SIDE", 32)
+        patch.setattr(ladder, "network_rungs", lambda climb: None)
+        patch.setattr(finetuned, "MANY", 5)
+        yield place
+
+
+def climb(place: Path, out: str, **changes) -> Path:
+    request = {"steps": 3, "mirror": False, "budget": "10m", "init_from": str(place / "tiny.safetensors")} | changes
+    fit.fit(str(place / "data"), Request(**request), place / out, console())
+    return place / out
+
+
+@pytest.fixture(scope="module")
+def finished(place):
+    return climb(place, "whole")
+
+
+def roles(list_file: Path) -> dict[str, set[str]]:
+    with list_file.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {role: {row["path"] for row in rows if row["split"] == role} for role in ("labeled", "val", "unlabeled")}
+
+
+def test_a_fold_validates_it_and_all_labels_train_it(finished):
+    check, whole = (
+        roles(finished / finetuned.LISTS[name] / "pictures.csv") for name in ("finetuned-check", "finetuned")
+    )
+    known = ~np.isnan(rung.read(finished, "finetuned").predictions.validation).any(-1)
+    assert len(check["val"]) == known.sum() == 12
+    assert whole["labeled"] == check["labeled"] | check["val"]
+    assert len(check["labeled"]) == 48
+    assert check["unlabeled"] == whole["unlabeled"]
+
+
+def test_its_runs_go_on_from_each_other_with_frozen_norms(finished):
+    begun = {name: configs.load(str(finished / name / "config.toml")) for name in ("finetuned-check", "finetuned")}
+    starts = [Path(config.init_from).parent.name for config in begun.values()]
+    assert starts == ["finetuned-start", "finetuned-check"]
+    assert all(config.model.frozen_norms for config in begun.values())
+
+
+def test_it_starts_from_logistic_regression_and_keeps_early_layers_and_statistics(finished):
+    start, end = (load_file(finished / name / "weights.safetensors") for name in ("finetuned-start", "finetuned-check"))
+    moved = {name: float(np.abs(start[name] - end[name]).max()) for name in start}
+    staying = ("batch_stats/", "params/scale/", "params/encoder/stem", "params/encoder/stage0")
+    assert not any(moved[name] for name in start if name.startswith(staying))
+    assert 0 < moved["params/group0_0/kernel"] <= 3 * 1.1 * recipe.RATE  # AdamW's first steps are as long as its rate
+    assert 0 < moved["params/encoder/head_conv/kernel"] < moved["params/group0_0/kernel"] * 1.01
+
+
+def test_a_kill_between_its_runs_changes_nothing(place, finished, monkeypatch):
+    train = finetuned.train
+
+    def killing(out, *rest):
+        if out.name == "finetuned":
+            killed()
+        train(out, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuned, "train", killing)
+        with pytest.raises(KilledError):
+            climb(place, "killed")
+    out = climb(place, "killed")
+    assert (out / "finetuned" / "weights.safetensors").read_bytes() == (
+        finished / "finetuned" / "weights.safetensors"
+    ).read_bytes()
+
+
+def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNamespace:
+    features = SimpleNamespace(
+        folds=0,
+        labels=np.arange(labels) % 2,
+        class_names=("a", "b"),
+        test=[],
+        val=[],
+        judged=[],
+        settings=SimpleNamespace(encoder=encoder),
+    )
+    plan, clock = SimpleNamespace(get={"view_s": 0.01}.get), SimpleNamespace(left_s=left_s)
+    return SimpleNamespace(out=Path("nowhere"), features=features, plan=plan, request=Request(), clock=clock)
+
+
+def test_it_is_left_out_if_the_time_is_too_short():
+    said = finetuned.why_no_time(on_the_way(100, 400.0))
+    assert said == "to finetune the pretrained network would have taken 6 min at least"
+    assert not finetuned.why_no_time(on_the_way(100, 600.0))
+
+
+@pytest.mark.parametrize(
+    ("labels", "encoder", "expected"), [(100, "network", 1), (99, "network", 0), (100, "patches", 0)]
+)
+def test_it_needs_many_labels_and_a_pretrained_network(labels, encoder, expected, monkeypatch):
+    monkeypatch.setattr(finetuned, "MANY", 50)
+    assert finetuned.is_promising(on_the_way(labels, 600.0, encoder)) == bool(expected)
