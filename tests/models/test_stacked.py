@@ -10,7 +10,7 @@ from flax import linen as nn
 from flax.traverse_util import flatten_dict, unflatten_dict
 
 from metapl.models import efficientnet, resnet, wide_resnet
-from metapl.models.layers import maybe_remat
+from metapl.models.remat import maybe_remat
 from metapl.models.stacked import chain, stack, unstack
 
 X = jax.random.normal(jax.random.key(0), (4, 4, 4, 8))

@@ -56,7 +56,7 @@ MODES = {
 efficientnet.STAGES = tuple(stage._replace(blocks=1) for stage in STAGES[:3])
 NETWORKS = {
     "wide_resnet": WideResNet(depth=10, width=1, dropout=0.3),
-    "efficientnet": EfficientNet(width=0.25, dropout=0.3),
+    "efficientnet": EfficientNet(width=0.25, dropout=0.3, remat=True),
 }
 METHODS = {"wide_resnet": META_PSEUDO_LABELS, "efficientnet": SUPERVISED}
 ALSO = {"wide_resnet": ("data",), "efficientnet": ("groups",)}  # modes: each compiles for a quarter of a minute

@@ -205,6 +205,7 @@ OPERATORS: dict[str, Emit] = {
     "max": simple("Max"),
     "min": simple("Min"),
     "mul": simple("Mul"),
+    "name": same,
     "ne": not_equal,
     "neg": simple("Neg"),
     "not": simple("Not"),

@@ -25,11 +25,11 @@ from metapl.models.layers import (
     channel_norm,
     conv,
     decide,
-    maybe_remat,
     stochastic_depth,
     survivals,
     whole,
 )
+from metapl.models.remat import maybe_remat
 from metapl.models.stacked import chain
 from metapl.schema import ConfigError
 from metapl.system.sharding import activations

@@ -37,12 +37,12 @@ from metapl.models.layers import (
     Precision,
     classify,
     conv,
-    maybe_remat,
     stochastic_depth,
     survivals,
     whole,
 )
 from metapl.models.norm import BatchNorm
+from metapl.models.remat import kept, maybe_remat
 from metapl.models.stacked import chain
 from metapl.types import Array, ModelConfig
 
@@ -221,7 +221,7 @@ class SqueezeExcite(nn.Module):
     def __call__(self, x: Array) -> Array:
         layer = partial(nn.Conv, kernel_size=(1, 1), dtype=self.dtype, kernel_init=truncated_normal)
         dense = partial(layer, promote_dtype=whole)
-        y = nn.swish(dense(self.squeezed, name="reduce")(x.mean((1, 2), keepdims=True)))
+        y = nn.swish(dense(self.squeezed, name="reduce")(kept(x.mean((1, 2), keepdims=True))))
         return x * nn.sigmoid(dense(x.shape[-1], name="expand")(y))
 
 
@@ -254,6 +254,7 @@ class MBConv(nn.Module):
         if not self.config.lite:
             y = SqueezeExcite(max(1, inputs // 4), DTYPES[self.config.precision], name="squeeze")(y)
         y = layer(plan.features, 1, name="project_conv")(y)
+        y = y if plan.expand == 1 else kept(y)  # the expanded channels, which are not kept, are several times as many
         y = norm(name="project_norm")(y, train=train)
         if plan.stride != 1 or inputs != plan.features:
             return y

@@ -1,6 +1,6 @@
 """What the networks for pictures share: precision, convolutions, norms of channels, and the classifier at the end."""
 
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +14,6 @@ from metapl.types import Array
 
 Precision = Literal["float32", "bfloat16"]
 DTYPES: dict[str, jnp.dtype] = {"float32": jnp.dtype("float32"), "bfloat16": jnp.dtype("bfloat16")}
-
-BlockClass = TypeVar("BlockClass", bound=type[nn.Module])
 
 # He et al. (2015) by the number of outputs, as in the released code of the paper: √(2 / (k · k · C_out)).
 he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
@@ -125,11 +123,3 @@ def stochastic_depth(x: Array, survival: Array | float, key: Array) -> Array:
 def survivals(last: float, blocks: int) -> list[float]:
     """Probability that training keeps each block: block i of L with 1 − (1 − last) · i / L."""
     return [1 - (1 - last) * i / blocks for i in range(blocks)]
-
-
-def maybe_remat(block: BlockClass, remat: bool) -> BlockClass:
-    """Make the block compute its activations again in the backward pass instead of storing them, if `remat`.
-
-    `train` must be the third argument of its call.
-    """
-    return nn.remat(block, static_argnums=(2,)) if remat else block

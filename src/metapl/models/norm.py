@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from metapl.models.remat import kept
 from metapl.system.sharding import activations
 from metapl.types import Array
 
@@ -43,6 +44,7 @@ class BatchNorm(nn.Module):
             mean = wide.mean(axes)
             # E[x²] − E[x]² reads x once for both moments; rounding can take it below zero.
             var = jnp.maximum(lax.square(wide).mean(axes) - lax.square(mean), 0.0)
+            mean, var = kept(mean), kept(var)
             running_mean.value = self.decay * running_mean.value + (1 - self.decay) * mean
             running_var.value = self.decay * running_var.value + (1 - self.decay) * var
         return activations(((wide - mean) * (scale * lax.rsqrt(var + self.epsilon)) + bias).astype(x.dtype))

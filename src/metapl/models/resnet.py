@@ -19,8 +19,9 @@ from annotated_types import Ge, Gt, Lt
 from flax import linen as nn
 
 from metapl.models.dropblock import DropBlock
-from metapl.models.layers import DTYPES, Precision, classify, conv, maybe_remat
+from metapl.models.layers import DTYPES, Precision, classify, conv
 from metapl.models.norm import BatchNorm
+from metapl.models.remat import maybe_remat
 from metapl.models.stacked import chain
 from metapl.types import Array, ModelConfig
 

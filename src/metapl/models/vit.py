@@ -32,12 +32,12 @@ from metapl.models.layers import (
     Precision,
     channel_norm,
     decide,
-    maybe_remat,
     stochastic_depth,
     survivals,
     whole,
 )
 from metapl.models.lora import AdaptedDense, fixed
+from metapl.models.remat import maybe_remat
 from metapl.models.stacked import chain
 from metapl.system.sharding import gathered, tokens
 from metapl.types import ADAPTER, Array, ModelConfig
