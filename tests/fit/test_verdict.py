@@ -5,7 +5,7 @@ import pytest
 
 from metapl.evaluate.statistics import compared
 from metapl.fit import label_next, select, verdict
-from metapl.fit.foreign import Foreign
+from metapl.fit.foreign_share import Foreign
 from metapl.fit.rung import About, Predictions, Rung
 from metapl.fit.scores import PictureFacts
 from metapl.fit.verdict import Surroundings

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from metapl.fit import advice, foreign_pictures, page, report, select, verdict
+from metapl.fit import advice, leave_out_foreign, page, report, select, verdict
 from metapl.fit import label_errors as hints
 from metapl.fit.climb import Climb
 from metapl.fit.encoded import Encoded, picture_names
@@ -53,7 +53,7 @@ def write(climb: Climb, result: dict[str, Any]) -> None:
         write_atomically(out / "label_next.csv", report.rows_as_csv(result["label_next"]))
         write_atomically(out / "label_errors.csv", report.rows_as_csv(result["label_errors"], report.WITH_LABEL))
         if result["foreign"]:
-            write_atomically(out / foreign_pictures.TABLE, report.rows_as_csv(result["foreign"], report.FOREIGN))
+            write_atomically(out / leave_out_foreign.TABLE, report.rows_as_csv(result["foreign"], report.FOREIGN))
         write_atomically(out / "verdict.md", report.markdown(result).encode())
         write_atomically(out / page.PAGE, page.page(result, climb.features).encode())
     best = next(row for row in result["ladder"] if row["name"] == result["recommended"])
@@ -87,7 +87,7 @@ def foreign_listed(climb: Climb) -> list[dict[str, Any]]:
     """The unlabelled pictures that were left out."""
     some, images = climb.features, climb.features.prepared.pictures.images("unlabeled")
     names = [images.name(row) for row in range(len(images))]
-    return foreign_pictures.listed(climb.out, names, some.labels, some.class_names)
+    return leave_out_foreign.listed(climb.out, names, some.labels, some.class_names)
 
 
 def picture_facts(some: Encoded) -> PictureFacts:

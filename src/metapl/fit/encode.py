@@ -7,13 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from metapl import data
-from metapl.data.audit.wording import counted
 from metapl.data.sources.features import Features
 from metapl.features import load
 from metapl.features.frozen import BATCH
 from metapl.features.load import Prepared
 from metapl.fit import encoded as encoding
-from metapl.fit import foreign_pictures, head_runs
+from metapl.fit import head_runs, leave_out_foreign
 from metapl.fit.climb import FOR_THE_VERDICT_S, Climb, listening
 from metapl.fit.listing import GOES_ON
 from metapl.fit.plan import SHARE_FOR_ENCODING, VIEWS, affordable
@@ -91,24 +90,6 @@ def encode_unlabeled(climb: Climb) -> None:
         climb.encoded = encoding.with_unlabeled(climb.features, prepared, Pace(screen.counting, stop))
 
 
-def leave_out_foreign(climb: Climb) -> None:
-    """Leave out unlabelled pictures that clearly show something else; a session that continues leaves out the same."""
-    if not climb.request.filter_foreign:
-        return
-    some = climb.features
-    if not (climb.out / foreign_pictures.ROWS).is_file():
-        rows = load.chosen_rows(climb.facts["unlabeled"], some.settings.unlabeled)
-        foreign_pictures.write(climb.out, foreign_pictures.find(some.labeled, some.unlabeled, rows))
-    found = foreign_pictures.read(climb.out)
-    climb.encoded = encoding.without(some, np.array(found.places, np.int64))
-    climb.only_foreign = not len(climb.features.unlabeled)
-    if found.rows:
-        climb.say(
-            f"{counted(len(found.rows), 'unlabelled picture')} left out, because hardly any labelled one is near "
-            f"({foreign_pictures.TABLE} lists them; --no-filter-foreign keeps them)"
-        )
-
-
 def encode_views(climb: Climb) -> bool:
     """Encode the views that heads learn from; False if there is too little time for that."""
     if climb.plan.get("views_of") is None and not plan_views(climb):
@@ -141,10 +122,10 @@ def plan_views(climb: Climb) -> bool:
 
 def head_features(climb: Climb, limit: int) -> Features:
     """The features that heads are trained on: of so many unlabelled pictures, less the foreign ones."""
-    left_out = climb.out / foreign_pictures.ROWS
+    left_out = climb.out / leave_out_foreign.ROWS
     return dataclasses.replace(
         climb.features.settings,
         unlabeled=limit if limit < climb.facts["unlabeled"] else 0,
         folds=climb.features.folds,
-        without=str(left_out.absolute()) if foreign_pictures.read(climb.out).rows else "",
+        without=str(left_out.absolute()) if leave_out_foreign.read(climb.out).rows else "",
     )

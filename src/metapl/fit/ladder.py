@@ -20,13 +20,13 @@ from functools import partial
 import numpy as np
 
 from metapl.config import Config, Stage
-from metapl.fit import classical, finetuned, head_runs, network, select
+from metapl.fit import classical, finetuned, head_runs, leave_out_foreign, network, select
 from metapl.fit import rung as rungs
 from metapl.fit.climb import FOR_THE_VERDICT_S, Climb, listening
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.curve import learning_curve
-from metapl.fit.encode import encode_labeled, encode_unlabeled, encode_views, head_features, leave_out_foreign
+from metapl.fit.encode import encode_labeled, encode_unlabeled, encode_views, head_features
 from metapl.fit.folder import FORMAT, MODEL, write_json
 from metapl.fit.heads import keep, kept, log_probabilities
 from metapl.fit.listing import GOES_ON
@@ -73,7 +73,7 @@ def go_on(climb: Climb) -> None:
     curve(climb)
     if climb.has_unlabeled:
         encode_unlabeled(climb)
-        leave_out_foreign(climb)
+        leave_out_foreign.leave_out(climb)
     usual, *others = classical.WITH_UNLABELED
     if climb.has_unlabeled:
         classical_rung(climb, usual)

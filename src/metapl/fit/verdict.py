@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.evaluate.statistics import Compared, compared
-from metapl.fit import foreign, scores, select
-from metapl.fit.foreign import Foreign
+from metapl.fit import foreign_share, scores, select
+from metapl.fit.foreign_share import Foreign
 from metapl.fit.rung import Rung
 from metapl.fit.scores import PictureFacts
 
@@ -147,7 +147,7 @@ def strangeness(linear: Rung, around: Surroundings) -> Foreign | None:
     test = linear.predictions.test
     logits = np.concatenate([test, unlabeled])
     features = np.concatenate([around.test_features, around.unlabeled_features])
-    return foreign.compare(*foreign.strangeness(logits, features, around.labeled_features, len(test)))
+    return foreign_share.compare(*foreign_share.strangeness(logits, features, around.labeled_features, len(test)))
 
 
 def warnings(difference: Compared | None, outcome: Outcome, strange: Foreign | None, measured: int) -> list[str]:

@@ -1,12 +1,12 @@
-"""Which unlabelled pictures clearly show something else than the labelled ones, one by one.
+"""Leave out unlabelled pictures that clearly show something else than the labelled ones, one by one.
 
     k    = EXPECTED (N + M) / N            N labelled pictures, M unlabelled ones
     c(x) = how many of the k pictures whose features are nearest to those of x are labelled
 
 Among pictures of one kind, every neighbourhood has its share of labelled ones: EXPECTED on average. A picture with at
-most FEWEST (a chance of 1 in 2,000, by Poisson's distribution) is in a place where nobody has labelled anything, and is
-left out. Distances alone do not tell: pictures of digits are nearer to photographs than these are to each other, but
-nearer still to other digits. Few foreign pictures, fewer than k or each unlike the others, stay unnoticed. foreign.py
+most FEWEST (a chance of 1 in 2,000, by Poisson's distribution) has hardly any labelled picture around it, and is left
+out. Distances alone do not tell: pictures of digits are nearer to photographs than these are to each other, but nearer
+still to other digits. Few foreign pictures, fewer than k or each unlike the others, stay unnoticed. foreign_share.py
 asks whether the rest, as a whole, is of another kind.
 
 foreign.json notes what was left out, so that a fit that continues leaves out the same; foreign.csv is for people.
@@ -22,6 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl.data.audit.wording import counted
+from metapl.features import load
+from metapl.fit import encoded
+from metapl.fit.climb import Climb
 from metapl.fit.folder import read_json, write_json
 from metapl.fit.unit_vectors import unit_vectors
 
@@ -46,6 +50,24 @@ class Found(NamedTuple):
 
 
 NOTHING = Found([], [], [], [], [])
+
+
+def leave_out(climb: Climb) -> None:
+    """Leave out unlabelled pictures that clearly show something else; a session that continues leaves out the same."""
+    if not climb.request.filter_foreign:
+        return
+    some = climb.features
+    if not (climb.out / ROWS).is_file():
+        rows = load.chosen_rows(climb.facts["unlabeled"], some.settings.unlabeled)
+        write(climb.out, find(some.labeled, some.unlabeled, rows))
+    found = read(climb.out)
+    climb.encoded = encoded.without(some, np.array(found.places, np.int64))
+    climb.only_foreign = not len(climb.features.unlabeled)
+    if found.rows:
+        climb.say(
+            f"{counted(len(found.rows), 'unlabelled picture')} left out, because hardly any labelled one is near "
+            f"({TABLE} lists them; --no-filter-foreign keeps them)"
+        )
 
 
 def find(labeled: Values, unlabeled: Values, rows: Rows) -> Found:

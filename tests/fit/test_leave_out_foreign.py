@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from metapl.fit import encoded, foreign_pictures
+from metapl.fit import encoded, leave_out_foreign
 
 RANDOM = np.random.default_rng(0)
 CENTRES = RANDOM.normal(size=(4, 16)) * 3
@@ -17,7 +17,7 @@ FOREIGN = (RANDOM.normal(size=16) + 0.2 * RANDOM.normal(size=(80, 16))).astype(n
 
 
 def test_foreign_pictures_are_found_and_familiar_ones_stay():
-    found = foreign_pictures.find(LABELED, np.concatenate([familiar(400), FOREIGN]), np.arange(480))
+    found = leave_out_foreign.find(LABELED, np.concatenate([familiar(400), FOREIGN]), np.arange(480))
     assert set(range(400, 480)) <= set(found.places)
     assert len(found.places) <= 84
     assert found.labeled_near == sorted(found.labeled_near)
@@ -25,23 +25,23 @@ def test_foreign_pictures_are_found_and_familiar_ones_stay():
 
 
 def test_pictures_of_one_kind_are_hardly_ever_left_out():
-    left_out = [len(foreign_pictures.find(LABELED, familiar(400), np.arange(400)).rows) for _ in range(20)]
+    left_out = [len(leave_out_foreign.find(LABELED, familiar(400), np.arange(400)).rows) for _ in range(20)]
     assert np.mean(left_out) < 4  # 1 %
 
 
 def test_few_labelled_pictures_say_nothing_about_what_is_foreign():
-    assert foreign_pictures.find(LABELED[:20], FOREIGN, np.arange(80)).rows == []
-    assert foreign_pictures.find(LABELED, FOREIGN[:0], np.arange(0)).rows == []
+    assert leave_out_foreign.find(LABELED[:20], FOREIGN, np.arange(80)).rows == []
+    assert leave_out_foreign.find(LABELED, FOREIGN[:0], np.arange(0)).rows == []
 
 
 def test_what_was_left_out_is_kept_for_the_next_session_and_listed(tmp_path):
-    assert foreign_pictures.read(tmp_path).rows == []
-    found = foreign_pictures.find(LABELED, np.concatenate([FOREIGN, familiar(400)]), np.arange(480) + 7)
-    foreign_pictures.write(tmp_path, found)  # all but the first seven were encoded
-    assert foreign_pictures.read(tmp_path) == found
+    assert leave_out_foreign.read(tmp_path).rows == []
+    found = leave_out_foreign.find(LABELED, np.concatenate([FOREIGN, familiar(400)]), np.arange(480) + 7)
+    leave_out_foreign.write(tmp_path, found)  # all but the first seven were encoded
+    assert leave_out_foreign.read(tmp_path) == found
     assert found.rows == [place + 7 for place in found.places]
     names, labels = [f"{i}.png" for i in range(480)], (np.arange(100) % 4).astype(np.int32)
-    first = foreign_pictures.listed(tmp_path, names, labels, ("a", "b", "c", "d"))[0]
+    first = leave_out_foreign.listed(tmp_path, names, labels, ("a", "b", "c", "d"))[0]
     assert first["path"] == f"{found.places[0]}.png"
     assert first["nearest"] == "abcd"[found.nearest[0] % 4]
 
