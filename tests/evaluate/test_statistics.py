@@ -1,10 +1,10 @@
-"""Intervals of paired differences."""
+"""Intervals and p-values of paired differences, and Holm's correction, against scipy and by hand."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from metapl.evaluate.statistics import compared, paired, wilson
+from metapl.evaluate.statistics import compared, holm, p_value, paired, wilson
 
 
 def test_the_interval_is_students():
@@ -58,3 +58,17 @@ def test_intervals_of_differences_hold_the_truth_about_19_times_in_20():
         found = compared(np.isin(kind, (0, 1)), np.isin(kind, (0, 2)))
         hits += found.low <= 0.1 <= found.high
     assert 930 <= hits <= 975
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == pytest.approx([1.0, 1.0])
+    assert holm([]) == []
+
+
+def test_p_is_that_of_the_paired_t_test():
+    a, b = np.random.default_rng(0).normal(size=(2, 8))
+    assert p_value(a - b) == pytest.approx(stats.ttest_rel(a, b).pvalue)
+    assert p_value(np.zeros(3)) == 1.0
+    assert p_value(np.ones(3)) == 0.0
+    assert p_value(np.ones(1)) is None

@@ -1,5 +1,6 @@
 """How certain accuracies and comparisons are."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +33,30 @@ def paired(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> Paired:
         reach = float(scipy.stats.t.ppf(0.975, n - 1)) * float(np.std(difference, ddof=1)) / n**0.5
         low, high = mean - reach, mean + reach
     return Paired(mean, low, high, int(np.sum(difference > 0)), int(np.sum(difference < 0)), n)
+
+
+def p_value(differences: NDArray[np.float64]) -> float | None:
+    """How often a mean this far from 0 occurs by chance (paired t-test); equal arms have 1."""
+    if len(differences) < 2:
+        return None
+    if not np.any(differences):
+        return 1.0
+    if np.ptp(differences) == 0:
+        return 0.0
+    return float(scipy.stats.ttest_1samp(differences, 0.0).pvalue)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Correct p-values for their number (Holm, 1979).
+
+    Of k p-values the smallest is multiplied by k, the next by k − 1, and so on; none becomes smaller than the one
+    before it.
+    """
+    order, corrected, highest = np.argsort(p_values, kind="stable"), [0.0] * len(p_values), 0.0
+    for rank, place in enumerate(order):
+        highest = max(highest, min(1.0, p_values[place] * (len(p_values) - rank)))
+        corrected[place] = highest
+    return corrected
 
 
 class Proportion(NamedTuple):

@@ -1,19 +1,17 @@
 """What a study's runs say: mean ± std of each arm, and paired differences, corrected for their number.
 
 A difference is taken seed by seed: both arms have the same labels, first weights and batches. Its 95 % interval is
-Student's. The p-values of all confirmatory comparisons of a study are corrected together (Holm, 1979): with k of them,
-the smallest is multiplied by k, the next by k − 1, and so on, and none is smaller than the one before it. Exploratory
+Student's. The p-values of all confirmatory comparisons of a study are corrected together (Holm, 1979). Exploratory
 comparisons are not corrected, and are marked as such.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from metapl.evaluate.statistics import Paired, mean_and_std, paired
+from metapl.evaluate.statistics import Paired, holm, mean_and_std, p_value, paired
 from metapl.study.settings import Kind, Study
 
 Accuracies = Mapping[tuple[str, str], NDArray[np.float64]]  # (case, arm) -> accuracy of each seed, in percent
@@ -66,23 +64,3 @@ def comparisons(study: Study, accuracies: Accuracies) -> list[Comparison]:
     for place, corrected in zip(places, holm([found[i].p or 0.0 for i in places]), strict=True):
         found[place] = found[place]._replace(corrected=corrected)
     return found
-
-
-def p_value(differences: NDArray[np.float64]) -> float | None:
-    """How often a mean this far from 0 occurs by chance (paired t-test); equal arms have 1."""
-    if len(differences) < 2:
-        return None
-    if not np.any(differences):
-        return 1.0
-    if np.ptp(differences) == 0:
-        return 0.0
-    return float(stats.ttest_1samp(differences, 0.0).pvalue)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Correct p-values for their number."""
-    order, corrected, highest = np.argsort(p_values, kind="stable"), [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(order):
-        highest = max(highest, min(1.0, p_values[place] * (len(p_values) - rank)))
-        corrected[place] = highest
-    return corrected
