@@ -56,8 +56,8 @@ PARTS: list[Part] = [
         [
             ("algorithms/__init__.py", "build"),
             ("models/__init__.py", "build"),
-            ("optim/__init__.py", "build"),
-            ("optim/__init__.py", "Optimizer"),
+            ("optim/descent.py", "build"),
+            ("optim/settings.py", "Optimizer"),
             ("algorithms/mpl.py", "MPL"),
             ("algorithms/feedback.py", "Feedback"),
             ("algorithms/feedback.py", "StudentUpdate"),

@@ -110,8 +110,8 @@ def test_pythons_reference_has_what_people_import(pages):
     ("named", "said"),
     [
         ("{{ quote: src/metapl/none.py }}", "there is no file"),
-        ("{{ quote: src/metapl/optim/__init__.py :: nothing }}", "has no nothing"),
-        ("{{ line: src/metapl/optim/__init__.py :: build :: nothing }}", "has 0 statements"),
+        ("{{ quote: src/metapl/optim/descent.py :: nothing }}", "has no nothing"),
+        ("{{ line: src/metapl/optim/descent.py :: build :: nothing }}", "has 0 statements"),
         ("{{ line: src/metapl/algorithms/mpl.py :: step :: new_ }}", "statements that begin with"),
         ("{{ test: tests/cli/test_main.py :: test_of_nothing }}", "has no test_of_nothing"),
         ("{{ kwote: README.md }}", "kwote"),
