@@ -7,7 +7,7 @@ __version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
-    """Import the classifier, and jax with it, only for who asks for it."""
+    """Import the classifier, and jax with it, only when it is used."""
     if name == "MetaPseudoLabels":
         return importlib.import_module("metapl.estimator").MetaPseudoLabels
     raise AttributeError(f"module 'metapl' has no attribute {name!r}")

@@ -116,7 +116,7 @@ class Config:
     """All settings of a run."""
 
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
-    """Draws the data, the first weights, the batches and the labels."""
+    """Seed of the data, the first weights, the batches and the sampled labels."""
     data: SourceConfig = TwoMoons()
     model: ModelConfig = MLP()
     init_from: str = ""
@@ -168,7 +168,7 @@ class Config:
         for index, (before, model) in enumerate(itertools.pairwise(self.stage_models), start=1):
             if model != before and not self.stages[index].method.uses_stored_predictions:
                 raise ValueError(
-                    f"stages.{index}.model: {self.stages[index].method.name} goes on from the weights of the stage "
+                    f"stages.{index}.model: {self.stages[index].method.name} continues from the weights of the stage "
                     "before, which do not fit another network; leave the model out"
                 )
 

@@ -103,7 +103,7 @@ def examples(kind, unlabeled):
         (PIRL(enlarge=True), (np.uint8, (8, 2, 1)), 10, "pirl cuts a picture into 3 × 3 patches, and these have 8 × 2"),
         (EnAET(), FEATURES, 10, "enaet with these settings needs pictures, and these data are features"),
         (Supervised(cutmix=1.0), FEATURES, 10, "supervised with these settings needs pictures"),
-        (ReMixMatch(), (np.uint8, (2, 3, 1)), 10, "remixmatch turns pictures, and these are 2 × 3, not square"),
+        (ReMixMatch(), (np.uint8, (2, 3, 1)), 10, "remixmatch rotates pictures, and these are 2 × 3, not square"),
         (MPL(own=ReMixMatch()), (np.uint8, (2, 3, 1)), 10, "these are 2 × 3, not square: set rotation_weight to 0"),
         (FixMatch(), PICTURES, 0, "fixmatch learns from unlabelled examples, and these data have none"),
         (SimCLR(), (np.float32, (5,)), 10, "simclr compares two views of each example, and these data have one"),

@@ -158,7 +158,7 @@ def test_views_are_a_function_of_batch_and_key():
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        (Augmentation(mean=(0.5, 0.5)), "mean and std take as many numbers each, got 2 and 1"),
+        (Augmentation(mean=(0.5, 0.5)), "mean and std need the same number of numbers, got 2 and 1"),
         (Augmentation(std=(0.0,)), "std takes numbers above 0"),
         (Augmentation(size=224), "'resized' or 'centre', got 224 and 'shift'"),
         (Augmentation(weak=WeakView(crop="resized")), "'resized' or 'centre', got 0 and 'resized'"),

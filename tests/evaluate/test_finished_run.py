@@ -112,7 +112,7 @@ def test_other_weights_are_noticed(finished, copy):
 
 def test_data_that_changed_are_refused(finished, tmp_path):
     write_pictures(tmp_path, changed=1)
-    with pytest.raises(ConfigError, match=r"not those that the run began with: test changed \(pictures' content\)"):
+    with pytest.raises(ConfigError, match=r"not those that the run started with: test changed \(pictures' content\)"):
         evaluate(finished[1], "test", [tmp_path])
 
 

@@ -79,5 +79,5 @@ def test_unlabelled_pictures_that_a_file_names_are_not_used(tmp_path, monkeypatc
     fewer = np.asarray(data.load(dataclasses.replace(source, unlabeled=5), [0], ())[0].unlabeled[:, 0], np.float32)
     assert len(fewer) < 6  # those of the five that are not left out
     assert {row.tobytes() for row in fewer} <= {row.tobytes() for row in used}
-    with pytest.raises(DataError, match=r"data\.without: .*missing\.json is no JSON file with a list of rows"):
+    with pytest.raises(DataError, match=r"data\.without: .*missing\.json is not a JSON file with a list of rows"):
         data.load(dataclasses.replace(source, without=str(tmp_path / "missing.json")), [0], ())

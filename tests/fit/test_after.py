@@ -65,7 +65,7 @@ def test_labels_that_do_not_fit_are_refused(source, folder, tmp_path):
     with pytest.raises(ConfigError, match="is not the folder of a metapl fit"):
         after.read(tmp_path)
     label_file.add(folder / "labels.csv", str(tmp_path / "d.png"), Decision("horse", "label"))
-    with pytest.raises(ConfigError, match="'horse', which is none of the classes"):
+    with pytest.raises(ConfigError, match="'horse', which is not one of the classes"):
         after.with_labels(source, after.read(folder))
     arrays = Part(InMemory(np.zeros((1, 2, 2, 3), np.uint8), "unlabeled"), np.array([-1], np.int32))
     with pytest.raises(ConfigError, match="needs unlabelled pictures in files"):

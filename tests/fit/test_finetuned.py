@@ -119,7 +119,7 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
 
 def test_it_is_left_out_if_the_time_is_too_short():
     said = finetuned.why_no_time(on_the_way(100, 400.0))
-    assert said == "to finetune the pretrained network would have taken 6 min at least"
+    assert said == "finetuning the pretrained network would have taken at least 6 min"
     assert not finetuned.why_no_time(on_the_way(100, 600.0))
 
 

@@ -80,7 +80,7 @@ def killed(*_):
 
 
 def stopped(*_):
-    raise Stopped("stopped by SIGINT", signal.SIGINT, "metapl resume goes on")
+    raise Stopped("stopped by SIGINT", signal.SIGINT, "metapl resume continues")
 
 
 def test_the_ladder_is_in_the_verdict_with_what_each_rung_cost(finished):

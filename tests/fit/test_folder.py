@@ -14,7 +14,7 @@ REQUEST = Request(steps=150, mirror=False)
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "data.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"data\.json cannot be read.*begin again in another folder"):
+    with pytest.raises(ConfigError, match=r"data\.json cannot be read.*start again in another folder"):
         folder.read_json(tmp_path / "data.json")
 
 
@@ -48,7 +48,7 @@ def test_a_longer_fit_that_was_killed_is_not_finished_by_the_verdict_of_the_shor
 def test_an_unfinished_fit_of_an_older_version_is_refused_and_a_finished_one_is_known(tmp_path):
     folder.write_json(tmp_path / "fit.json", {"format": 1, **folder.comparable("data", REQUEST)})
     assert not folder.is_finished(tmp_path, REQUEST)
-    with pytest.raises(ConfigError, match="begun by an older version"):
+    with pytest.raises(ConfigError, match="started by an older version"):
         folder.check_request(tmp_path, "data", REQUEST)
     folder.write_json(tmp_path / "model.json", {"format": 1, "run": "mpl", "temperature": 1.0})
     assert folder.is_finished(tmp_path, REQUEST)

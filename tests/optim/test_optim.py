@@ -238,7 +238,7 @@ def test_the_feedback_can_pass_through_a_layer_without_gradient(rule):
     ("config", "message"),
     [
         (Optimizer(schedule="exponential"), "'exponential' needs decay_every_steps above 0"),
-        (Optimizer(rule="rmsprop", momentum=0.9, nesterov=True), "nesterov does not go with rule 'rmsprop'"),
+        (Optimizer(rule="rmsprop", momentum=0.9, nesterov=True), "nesterov cannot be combined with rule 'rmsprop'"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(config, message):

@@ -42,7 +42,7 @@ def test_other_data_are_refused(run):
     found = loaded(run)
     (said,) = pictures.pictures(read.ReportedRun(**vars(found) | {"split": {"checksum": "another"}}), [], 12)
     assert isinstance(said, Text)
-    assert "not those that the run began with" in said.text
+    assert "not those that the run started with" in said.text
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_run_of_another_version_is_told_apart_from_a_damaged_one(tmp_path):
     found = find.read_run(run)
     assert (found.state, found.note) == (
         "stopped, other version",
-        "begun by metapl 0.1.0, which can finish it; this version cannot",
+        "started by metapl 0.1.0, which can finish it; this version cannot",
     )
     for content in (f'{{"format": {find.CHECKPOINT_FORMAT}}}', "{", "[]", "{}"):
         (newest / "note.json").write_text(content)

@@ -151,7 +151,7 @@ def test_killed_again_and_again_a_run_ends_with_the_same_bits(start, whole):
     said.append(child.communicate(timeout=300)[0])
     assert child.returncode == 0, said[-1]
     assert "has no checkpoint yet" in said[0]
-    assert "going on from step-" in said[-1]
+    assert "continuing from step-" in said[-1]
     assert_same_run(run, whole)
 
 
@@ -173,7 +173,7 @@ def test_fed_from_files_a_killed_run_ends_with_the_same_bits(start):
     child = start("train", "fed.toml", "--out", "fed-whole")
     said, _ = child.communicate(timeout=300)
     assert child.returncode == 0, said
-    assert "read and decoded when their turn comes" in said
+    assert "read and decoded when a step needs them" in said
     run, moments = start.place / "fed-killed", random.Random(time.time_ns())
     child = start("train", "fed.toml", "--out", "fed-killed")
     until(child, lambda: any((run / "checkpoints").glob("step-*")))

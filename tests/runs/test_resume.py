@@ -230,7 +230,7 @@ def flip(path: Path) -> None:
         ("state/**/manifest.ocdbt", Path.unlink, "is missing"),
         ("note.json", flip, "has another checksum"),
         ("manifest.json", Path.unlink, "manifest.json is missing"),
-        ("manifest.json", cut, "manifest.json is no list of files"),
+        ("manifest.json", cut, "manifest.json is not a list of files"),
         ("confusions.npz", cut, "bytes instead of"),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_damaged_checkpoint_is_named_and_set_aside_and_the_one_before_is_used(
     said = place.resume(copy.name)
     assert "checkpoint step-0000000028 is damaged" in said
     assert words in said
-    assert "going on from step-0000000021" in said
+    assert "continuing from step-0000000021" in said
     assert (copy / "checkpoints" / "damaged-step-0000000028").is_dir()
     assert_same_run(copy, place.folder / "whole")
 
@@ -250,7 +250,7 @@ def test_a_partial_checkpoint_is_deleted_and_the_one_before_is_used(place, copy)
     (copy / "checkpoints" / "damaged-tmp-step-0000000007").mkdir()  # as version 0.1.0 left them
     said = place.resume(copy.name)
     assert "tmp-step-0000000028 was being written when the run ended: deleted" in said
-    assert "going on from step-0000000021" in said
+    assert "continuing from step-0000000021" in said
     assert not [name for name in kept(copy) if "tmp-" in name]
     assert_same_run(copy, place.folder / "whole")
 
@@ -296,7 +296,7 @@ def test_a_run_of_another_version_is_refused_in_one_sentence_and_left_as_it_is(p
     begun_by(copy, "0.0.9")
     patch = change(copy) or nullcontext()
     before = snapshot_of(copy)
-    sentence = rf"was begun by metapl 0\.0\.9; this is {re.escape(metapl.__version__)}.*pip install metapl==0\.0\.9"
+    sentence = rf"was started by metapl 0\.0\.9; this is {re.escape(metapl.__version__)}.*pip install metapl==0\.0\.9"
     with patch, pytest.raises(ConfigError, match=sentence):
         place.resume(copy.name)
     assert snapshot_of(copy) == before
@@ -398,7 +398,7 @@ def test_a_run_is_never_overwritten(place, copy):
 
 
 def test_another_process_on_the_run_is_locked_out_with_the_pid_of_the_first(place, copy):
-    with locked(copy), pytest.raises(ConfigError, match=f"process {os.getpid()} on .* is at work in"):
+    with locked(copy), pytest.raises(ConfigError, match=f"process {os.getpid()} on .* is working in"):
         place.resume(copy.name)
 
 
@@ -409,14 +409,14 @@ def test_where_the_work_cannot_be_shared_as_before_a_sentence_says_how(place, co
 
 
 def test_a_model_axis_without_its_mode_is_refused(copy):
-    with pytest.raises(ConfigError, match="a model above 1 goes with mode 'hybrid' or 'weights', got 'auto'"):
+    with pytest.raises(ConfigError, match="a model above 1 needs mode 'hybrid' or 'weights', got 'auto'"):
         resume_verb([str(copy), "--model", "4"])
 
 
 def test_edited_settings_are_refused(place, copy):
     text = (copy / "config.toml").read_text()
     (copy / "config.toml").write_text(text.replace("steps = 30", "steps = 31"))
-    with pytest.raises(ConfigError, match="was edited after the run began"):
+    with pytest.raises(ConfigError, match="was edited after the run started"):
         place.resume(copy.name)
 
 
@@ -460,7 +460,7 @@ def test_other_data_are_refused(place, copy):
         arrays = dict(found)
     arrays["images"][0, 0, 0] ^= 1
     np.savez(file, **arrays)
-    with pytest.raises(ConfigError, match="the data are not those that the run began with"):
+    with pytest.raises(ConfigError, match="the data are not those that the run started with"):
         place.resume(copy.name)
     file.write_bytes(before)
     place.resume(copy.name)
@@ -510,7 +510,7 @@ def test_a_stage_that_learns_from_stored_predictions_goes_on_with_them_or_makes_
     if harm:
         harm(folder / "predictions-stage0-1.npy")
     said = students.resume(name)
-    assert ("going on from step-0000000055" in said) == (harm is not None)
+    assert ("continuing from step-0000000055" in said) == (harm is not None)
     assert ("the stored predictions that its stage learns from are missing or damaged" in said) == (harm is not None)
     for path in folder.glob("damaged-*"):
         path.unlink()

@@ -57,7 +57,7 @@ def test_a_run_is_shown_and_others_hear_of_it_first():
         screen.counting("answers", 5)(5)
     assert listener.heard == [(1, 20), (1, 30)]
     said = out.getvalue()
-    for words in ("run: goes on after 10 steps", "run: 30 of 30 steps", "answers: 5 of 5 examples"):
+    for words in ("run: continues after 10 steps", "run: 30 of 30 steps", "answers: 5 of 5 examples"):
         assert words in said
 
 

@@ -72,7 +72,7 @@ def lines(times: list[float], done: int = 0, total: int = 100) -> list[str]:
 
 def test_plain_lines_begin_at_once_and_then_come_every_ten_seconds_and_at_the_end():
     said = lines([1, 2, 3, 9, 11.5, 12, 13, 14, 15, 16])
-    assert said[0] == "mpl: begins: 100 steps"
+    assert said[0] == "mpl: starts: 100 steps"
     assert [line.split(",")[0] for line in said[1:]] == [
         "mpl: 10 of 100 steps",
         "mpl: 50 of 100 steps",
@@ -83,5 +83,5 @@ def test_plain_lines_begin_at_once_and_then_come_every_ten_seconds_and_at_the_en
 
 def test_plain_lines_of_a_resumed_run_say_so():
     said = lines([1], done=50)
-    assert said[0] == "mpl: goes on after 50 steps"
+    assert said[0] == "mpl: continues after 50 steps"
     assert said[1].startswith("mpl: 60 of 100 steps, 1 s, 10 steps/s, 0:04 left")

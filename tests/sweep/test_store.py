@@ -166,8 +166,8 @@ def test_a_worker_that_died_before_it_wrote_its_name(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("method", "budget", "words"),
     [
-        (METHOD, {"seed": 1}, "began with another seed,"),
-        (METHOD._replace(space={"seed": Parameter("int", 0, 8)}), {}, "began with another space,"),
+        (METHOD, {"seed": 1}, "started with another seed,"),
+        (METHOD._replace(space={"seed": Parameter("int", 0, 8)}), {}, "started with another space,"),
         (METHOD._replace(config=configs.load("digits_uda_small").__class__()), {"prune": True}, "settings and prune"),
     ],
 )

@@ -76,7 +76,7 @@ def test_two_processes_give_the_numbers_of_one(place, whole):
 
 def test_processes_connect_before_the_first_program_is_compiled(whole):
     """Gloo gives up after 30 s: who has to compile what the other has kept would come too late."""
-    assert -1 < whole[0].find("[Gloo] Rank 0 is connected") < whole[0].index("mpl: begins")
+    assert -1 < whole[0].find("[Gloo] Rank 0 is connected") < whole[0].index("mpl: starts")
 
 
 def test_when_the_leader_is_killed_the_other_ends_and_the_run_goes_on(place, whole):
@@ -104,7 +104,7 @@ def test_when_the_leader_is_killed_the_other_ends_and_the_run_goes_on(place, who
     going.send_signal(signal.SIGTERM)
     told, _ = going.communicate(timeout=300)
     assert going.returncode == 128 + signal.SIGTERM, told
-    assert "going on from step-" in told
+    assert "continuing from step-" in told
     for line, other in zip(place.lines(run), place.lines("one"), strict=False):
         assert line["student_loss"] == pytest.approx(other["student_loss"], rel=1e-4)
 

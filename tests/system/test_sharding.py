@@ -147,9 +147,9 @@ def test_kernels_are_split_along_a_dimension_that_divides():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (Parallel("hybrid"), "mode 'hybrid' goes with a model above 1, got 1"),
-        (Parallel("data", 2), "a model above 1 goes with mode 'hybrid' or 'weights', got 'data' and 2"),
-        (Parallel("auto", 4), "a model above 1 goes with mode 'hybrid' or 'weights', got 'auto' and 4"),
+        (Parallel("hybrid"), "mode 'hybrid' needs a model above 1, got 1"),
+        (Parallel("data", 2), "a model above 1 needs mode 'hybrid' or 'weights', got 'data' and 2"),
+        (Parallel("auto", 4), "a model above 1 needs mode 'hybrid' or 'weights', got 'auto' and 4"),
     ],
 )
 def test_groups_go_with_modes_that_have_them(wrong, message):

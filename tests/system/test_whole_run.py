@@ -101,7 +101,7 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on_in_other_modes_with_
     said, _ = children[0].communicate(timeout=300)
     children[1].communicate()
     assert children[0].returncode == processes.LOST, said
-    assert "process 1 of 2 is lost, and the others cannot go on without it" in said
+    assert "process 1 of 2 is lost, and the others cannot continue without it" in said
     assert "Traceback" not in said
 
     four = place.start_many(4, "resume", "lost", "--mode", "data")
@@ -113,7 +113,7 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on_in_other_modes_with_
     told = [child.communicate(timeout=300)[0] for child in four]
     codes = [child.returncode for child in four]
     assert codes in ([128 + signal.SIGTERM] * 4, [0] * 4), told
-    assert "going on from step-" in told[0]
+    assert "continuing from step-" in told[0]
 
     if codes[0]:
         ended([place.start("resume", "lost", "--mode", "single")])

@@ -116,7 +116,7 @@ def test_what_fits_goes_to_memory(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert loaded("auto") == (False, "all pictures are decoded before the first step, into 0.00345 MB of memory")
     assert loaded("files") == (
         True,
-        "pictures are read and decoded when their turn comes; all of them would fill 0.00345 MB",
+        "pictures are read and decoded when a step needs them; all of them would fill 0.00345 MB",
     )
     monkeypatch.setattr(assemble, "MEMORY_LIMIT", size)
     assert not loaded("auto")[0]

@@ -281,7 +281,7 @@ def test_the_large_network_is_gone_when_the_student_learns(method, tmp_path):
 
 
 def test_another_network_cannot_go_on_from_weights():
-    with pytest.raises(ConfigError, match=r"stages.1.model: uda goes on from the weights of the stage before"):
+    with pytest.raises(ConfigError, match=r"stages.1.model: uda continues from the weights of the stage before"):
         configs.parse(TWO_MODELS.replace("METHOD", "uda"), "test")
 
 

@@ -67,11 +67,11 @@ class Feedback:
     weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the feedback in the teacher's gradient, in units of `scale`."""
     scale: Literal["fixed", "horizon", "balanced"] = "fixed"
-    """What weight 1 is. fixed: h as it is, the effect of one step of the student: the paper's letter. horizon: the
+    """What weight 1 is. fixed: h as it is, the effect of one step of the student, as in the paper. horizon: the
     effect for as long as the student keeps it. balanced: a gradient as long as that of the teacher's own loss. The last
     two do not depend on learning rates, batches and optimizers (feedback_scale.py)."""
     limit: Annotated[float, Ge(0)] = 0.0
-    """Most that the feedback may pull at the teacher's answer for an example; 1: as much as a wrong label; 0: any."""
+    """Largest pull of the feedback on the teacher's prediction for an example; 1: a wrong label's pull; 0: no limit."""
     scale_decay: Annotated[float, Ge(0), Lt(1)] = 0.99
     """Share of the moving averages of both lengths that each step keeps (balanced)."""
     baseline: bool = True

@@ -85,6 +85,6 @@ def teacher_gradient(
 
 
 def factor(config: Feedback, balance: Balance, fed: Array) -> Array:
-    """ρ · r / max(mean(‖g_fed‖), ‖g_fed‖); 0 if the student has had nothing to say yet."""
+    """ρ · r / max(mean(‖g_fed‖), ‖g_fed‖); 0 if all feedback so far was zero."""
     most = jnp.maximum(balance.fed / balance.seen, fed)
     return jnp.where(most > 0, config.weight * balance.lowest / jnp.where(most > 0, most, 1), 0)

@@ -54,8 +54,9 @@ class MeanTeacher(MethodConfig):
     weak_views: ClassVar[int] = 2
 
     weight: Annotated[float, Ge(0)] = 100.0
-    """λ: factor of the agreement term after the rise. The authors' code has 100, on CIFAR-10 times the share of
-    labelled examples, where it divides the labelled loss by the whole batch: 100 for means over each batch, as here."""
+    """λ: factor of the agreement term after the rise. The authors have 100. On CIFAR-10 their code
+    multiplies it by the share of labelled examples and divides the labelled loss by the whole batch, which equals
+    100 for means over each batch, as here."""
     ramp_steps: Annotated[int, Ge(0)] = 0
     """Steps over which the factor rises like exp(−5 (1 − t)²); 0: no rise (the authors: 40,000 on CIFAR-10)."""
     decay: Annotated[float, Ge(0), Lt(1)] = 0.999

@@ -50,7 +50,7 @@ class MoCo(MethodConfig):
     strong_views: ClassVar[int] = 2
 
     queue: Annotated[int, Ge(1)] = 65536
-    """Projections of earlier examples to tell from."""
+    """How many projections of earlier examples each example is compared with."""
     temperature: Annotated[float, Gt(0)] = 0.2
     """τ: similarities are divided by it."""
     key_decay: Annotated[float, Ge(0), Lt(1)] = 0.999

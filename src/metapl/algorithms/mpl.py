@@ -97,20 +97,20 @@ class MPL(MethodConfig):
     labels: Literal["hard", "soft"] = "hard"
     """Sample one label for each example from the teacher, or pass on its whole distribution."""
     teacher_view: Literal["weak", "strong"] = "weak"
-    """Which view of the unlabelled examples the teacher labels, and is credited on (released code: strong)."""
+    """Which view of the unlabelled examples the teacher labels and gets credit for (released code: strong)."""
     student_view: Literal["weak", "strong"] = "weak"
     """Which view of the unlabelled examples the student learns from."""
     supervised_weight: Annotated[float, Ge(0)] = 1.0
-    """Factor of the teacher's own loss on labelled examples; 0 leaves it the feedback alone."""
+    """Factor of the teacher's own loss on labelled examples; 0: it learns from the feedback only."""
     labeled_view: Literal["weak", "strong"] = "weak"
-    """Which view of the labelled examples the teacher's own loss is on; the feedback is on the weak one always."""
+    """Which view of the labelled examples the teacher's own loss is on; the feedback always uses the weak one."""
     mixup: Annotated[float, Ge(0)] = 0.0
     """α of Mixup in the teacher's own loss on labelled examples; 0 mixes nothing."""
     consistency: Consistency = Consistency(weight=0.0)
     """The teacher's UDA term; weight 0 leaves it out."""
     own: MethodConfig | None = None
     """The teacher's own method, by its name, with its settings but for the optimizer; none: what `consistency`, `mixup`
-    and `labeled_view` say. `label_smoothing` is then the student's; the teacher's stands here."""
+    and `labeled_view` say. `label_smoothing` is then for the student only; set the teacher's here."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the teacher's true labels and of the student's pseudo labels that is spread evenly over all classes."""
     teacher: optim.Optimizer = optim.Optimizer()
@@ -122,10 +122,10 @@ class MPL(MethodConfig):
     student_wait_steps: Annotated[int, Ge(0)] = 0
     """Steps that the teacher learns by itself before the student begins (released code: 3,000 on CIFAR-10)."""
     student_start: Literal["fresh", "teacher"] = "fresh"
-    """fresh: the student begins with weights of its own, as in the paper; teacher: with those that the teacher has from
-    the stage before, if there is one: fewer steps are needed."""
+    """fresh: the student starts from random weights of its own, as in the paper; teacher: from the weights that the
+    previous stage gave to the teacher, if there is one; it then needs fewer steps."""
     logit_adjustment: LogitAdjustment = LogitAdjustment()
-    """Of the teacher's own loss on labelled examples; its pseudo labels are then those of classes of equal size."""
+    """Adjust logits in the teacher's own loss on labelled examples; it then labels as if classes had equal sizes."""
 
     labeled_cap: Cap = "none"
     """As UDA's: leave out labelled examples that the teacher is surer of than a rising cap; for a UDA teacher only."""

@@ -61,8 +61,8 @@ class NoisyStudent(StoredPredictionsConfig):
     unlabeled_weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the loss on unlabelled examples."""
     labeled_weight: Annotated[float, Ge(0)] = 1.0
-    """Factor of the loss on labelled examples; 0: the student learns pseudo labels alone, as in Billion-scale SSL. They
-    still go through the network with the others."""
+    """Factor of the loss on labelled examples; 0: the student learns pseudo labels alone, as in Billion-scale SSL. The
+    labelled examples still pass the network with the others."""
     student_view: Literal["weak", "strong"] = "strong"
     """Which view of the unlabelled examples the student learns from."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0

@@ -76,7 +76,7 @@ class PCL(MethodConfig):
     smoothing: Annotated[float, Gt(1)] = 10.0
     """α: keeps small clusters from having too small a φ."""
     queue: Annotated[int, Ge(1)] = 16000
-    """Projections of earlier examples to tell from."""
+    """How many projections of earlier examples each example is compared with."""
     temperature: Annotated[float, Gt(0)] = 0.1
     """τ: similarities are divided by it."""
     key_decay: Annotated[float, Ge(0), Lt(1)] = 0.999

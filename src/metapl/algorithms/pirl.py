@@ -50,7 +50,7 @@ class PIRL(MethodConfig):
     needs_indices: ClassVar[bool] = True
 
     negatives: Annotated[int, Ge(1)] = 32000
-    """Examples of the memory to tell from, at each step."""
+    """How many examples of the memory each example is compared with, at each step."""
     temperature: Annotated[float, Gt(0)] = 0.07
     """τ: similarities are divided by it."""
     jigsaw_weight: Annotated[float, Ge(0), Le(1)] = 0.5

@@ -85,14 +85,14 @@ class ReducedMPL(StoredPredictionsConfig):
     layers: Annotated[int, Ge(1)] = 5
     """Layers of T' with weights, the last one included."""
     residual: bool = True
-    """T' starts as the identity and learns corrections; else it starts from random predictions."""
+    """T' starts as the identity and learns corrections; otherwise it starts with random predictions."""
     feedback: Feedback = Feedback()
     labels: Literal["hard", "soft"] = "hard"
     """Sample one label for each example from T', or pass on its whole distribution."""
     student_view: Literal["weak", "strong"] = "strong"
     """Which view of the unlabelled examples the student learns from."""
     supervised_weight: Annotated[float, Ge(0)] = 1.0
-    """Factor of the loss of T' on labelled examples; 0 leaves it the feedback alone."""
+    """Factor of the loss of T' on labelled examples; 0: it learns from the feedback only."""
     labeled_weight: Annotated[float, Ge(0)] = 0.0
     """Factor of the student's loss on true labels (Noisy Student: 1); 0: it learns from pseudo labels alone."""
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0

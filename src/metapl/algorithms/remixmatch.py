@@ -71,7 +71,7 @@ class ReMixMatch(MethodConfig):
     plain_weight: Annotated[float, Ge(0)] = 0.5
     """λ_1: factor of the term on a strong view that is not mixed, after the rise."""
     rotation_weight: Annotated[float, Ge(0)] = 0.5
-    """λ_r: factor of the rotation term; 0 leaves it out. Digits and letters turned are other ones."""
+    """λ_r: factor of the rotation term; 0 leaves it out: for digits and letters, which rotation changes."""
     views: Annotated[int, Ge(1)] = 8
     """K: strong views of each unlabelled example."""
     temperature: Annotated[float, Gt(0)] = 0.5
@@ -95,7 +95,9 @@ class ReMixMatch(MethodConfig):
         """Refuse pictures that have another shape when they are turned."""
         if self.rotation_weight and len(set(sides)) > 1:
             size = " × ".join(map(str, sides))
-            raise ConfigError(f"remixmatch turns pictures, and these are {size}, not square: set rotation_weight to 0")
+            raise ConfigError(
+                f"remixmatch rotates pictures, and these are {size}, not square: set rotation_weight to 0"
+            )
 
 
 class Memory(NamedTuple):

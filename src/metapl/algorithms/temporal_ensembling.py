@@ -52,10 +52,10 @@ class TemporalEnsembling(MethodConfig):
     needs_indices: ClassVar[bool] = True
 
     weight: Annotated[float, Ge(0)] = 30.0
-    """λ: factor of the agreement term after the rise. The authors have 30, times the share of labelled examples, and
-    divide the labelled loss by the whole batch: 30 for means over each batch, as here."""
+    """λ: factor of the agreement term after the rise. The authors multiply 30 by the share of labelled
+    examples and divide the labelled loss by the whole batch, which equals 30 for means over each batch, as here."""
     momentum: Annotated[float, Gt(0), Lt(1)] = 0.6
-    """α: share of an example's average that its next prediction leaves."""
+    """α: share of an example's average that remains after its next prediction."""
     ramp_steps: Annotated[int, Ge(0)] = 0
     """Steps over which the factor rises like exp(−5 (1 − t)²); 0: no rise (the authors: 80 of 300 epochs)."""
     optimizer: optim.Optimizer = optim.Optimizer()

@@ -57,8 +57,8 @@ class Consistency:
     weight: Annotated[float, Ge(0)] = 1.0
     """Factor of the term (the paper's UDA factor)."""
     temperature: Annotated[float, Ge(1e-6)] = 1.0
-    """The target is softmax(logits / temperature): below 1 it is sharper than the network's prediction. Far below, the
-    quotient overflows: labels = "hard" is the limit."""
+    """The target is softmax(logits / temperature): below 1 it is sharper than the network's prediction. Near 0 the
+    quotient overflows: use labels = "hard" instead."""
     labels: Literal["soft", "hard"] = "soft"
     """Learn from the whole target, or from its best class alone."""
     view: Literal["strong", "weak"] = "strong"
@@ -90,7 +90,7 @@ class UDA(MethodConfig):
     label_smoothing: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of each true label that is spread evenly over all classes; the consistency term has its own targets."""
     labeled_cap: Cap = "none"
-    """Leave out labelled examples whose own class is more probable than a cap that rises from 1/C to 1, like this."""
+    """Leave out labelled examples whose own class is more probable than a cap; how it rises from 1/C to 1."""
     passes: Passes = "one"
     """Show the network all views at once, with common batch statistics, or each in a pass of its own."""
     labeled_view: Literal["weak", "strong"] = "weak"

@@ -37,7 +37,7 @@ class AutoAugment(StrongView):
     policy: Policy = "cifar10"
     """On which data set the policy was learnt: cifar10, svhn or imagenet."""
     cutout: Annotated[int, Ge(0)] = 0
-    """Side in pixels of a grey square on top of all; 0: none. The authors: 16 for CIFAR-10, 20 for SVHN."""
+    """Side in pixels of a grey square on the picture; 0: none. The authors: 16 for CIFAR-10, 20 for SVHN."""
 
 
 class Table(NamedTuple):

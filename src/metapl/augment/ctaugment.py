@@ -69,7 +69,7 @@ OPS = (
 
 @dataclass(frozen=True)
 class CTAugment(StrongView):
-    """Operations at levels that the network has learnt to see through."""
+    """Operations at levels at which the network still finds the right class."""
 
     name: ClassVar[str] = "ctaugment"
 
@@ -78,7 +78,7 @@ class CTAugment(StrongView):
     threshold: Annotated[float, Ge(0), Lt(1)] = 0.8
     """Leave out levels whose rating is below this part of the operation's best one."""
     decay: Annotated[float, Gt(0), Lt(1)] = 0.99
-    """ρ: share of a rating that each labelled picture leaves."""
+    """ρ: share of a rating that remains after each labelled picture."""
     bins: Annotated[int, Ge(2)] = 17
     """Bins of each operation's levels; each has a rating."""
 

@@ -74,13 +74,13 @@ class RandAugment(StrongView):
     translate: Annotated[float, Ge(0), Le(1)] = 0.125
     """Translation at magnitude 10, as a part of the side. The paper's code: 1/8 for CIFAR, 100/224 for ImageNet."""
     ops: Annotated[tuple[Op, ...], MinLen(1)] = CIFAR_OPS
-    """The operations to draw from. All are those of the paper for CIFAR-10 and ImageNet; SVHN goes without
+    """The operations to draw from. All are those of the paper for CIFAR-10 and ImageNet; for SVHN, leave out
     sample_pairing, rotate and translate_x."""
     partners: Literal["any", "next"] = "any"
-    """Which image of the batch sample_pairing mixes in. "next" is for many devices, and as good if batches are drawn at
-    random; with "any", each device has to gather the pictures of all devices."""
+    """Which image of the batch sample_pairing mixes in. "next" is for many devices, and equivalent if batches are drawn
+    at random; with "any", each device has to gather the pictures of all devices."""
     cutout: Annotated[int, Ge(0)] = 0
-    """Side in pixels of a grey square on top of all; 0: none. The paper's code: 16 for CIFAR."""
+    """Side in pixels of a grey square on the picture; 0: none. The paper's code: 16 for CIFAR."""
 
 
 class Draw(NamedTuple):

@@ -43,15 +43,15 @@ class WeakView:
     flip: bool = True
     """Mirror half of the pictures. Not for digits and letters."""
     crop: Literal["shift", "resized", "centre"] = "shift"
-    """shift: move by up to `shift_pixels`, grey coming in. resized: 8 to 100 % of the area, resized to `size`. centre:
-    the eval view's middle part, to finetune on what evaluation sees (FixRes)."""
+    """shift: move by up to `shift_pixels`, with a grey border. resized: 8 to 100 % of the area, resized to `size`.
+    centre: the eval view's middle part, to finetune on what evaluation sees (FixRes)."""
     shift_pixels: Annotated[int, Ge(0)] = 4
     """The padding of a pad-and-crop."""
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What the views do to an example: points know `jitter` alone, pictures all the others."""
+    """What the views do to an example: for points only `jitter` counts, for pictures all the others."""
 
     jitter: Annotated[float, Ge(0)] = 0.0
     """Strong view of points: standard deviation of Gaussian noise added to each feature."""
@@ -60,25 +60,23 @@ class Augmentation:
     centre: Annotated[float, Gt(0), Le(1)] = 0.875
     """Eval view with a `size`: the part of the shorter side that is resized to it. 1 sees the whole square."""
     mean: Annotated[tuple[float, ...], MinLen(1)] = (0.5,)
-    """Taken from pictures in 0 to 1: one number, or one for each channel."""
+    """Mean, which is subtracted from pictures of 0 to 1: one number, or one for each channel."""
     std: Annotated[tuple[float, ...], MinLen(1)] = (0.5,)
-    """What is left is divided by it; 0.5 and 0.5 give −1 to 1."""
+    """Standard deviation, by which the rest is divided; a mean and std of 0.5 give −1 to 1."""
     weak: WeakView = WeakView()
     strong: StrongView = RandAugment()
     at_once: Annotated[int, Ge(0)] = 0
     """Make the views of at most so many pictures of a batch at a time, to save memory; 0: of a whole microbatch.
-    Another number draws other views."""
+    The number changes which views are drawn."""
 
     def check(self) -> None:
         """Check fields against each other."""
         if len(self.mean) != len(self.std):
-            raise ValueError(f"mean and std take as many numbers each, got {len(self.mean)} and {len(self.std)}")
+            raise ValueError(f"mean and std need the same number of numbers, got {len(self.mean)} and {len(self.std)}")
         if not all(std > 0 for std in self.std):
             raise ValueError(f"std takes numbers above 0, got {self.std}")
         if (self.size > 0) != (self.weak.crop in ("resized", "centre")):
-            raise ValueError(
-                f"a size goes with weak.crop = 'resized' or 'centre', got {self.size} and {self.weak.crop!r}"
-            )
+            raise ValueError(f"a size needs weak.crop = 'resized' or 'centre', got {self.size} and {self.weak.crop!r}")
 
 
 def usual(mirrored: bool, shift_pixels: int) -> Augmentation:

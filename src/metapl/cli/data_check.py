@@ -27,7 +27,7 @@ class DataCheckFlags:
     """A source's name, a split (cifar10-4k), or a folder, .csv, .npz, .tar or .parquet."""
     rules: Annotated[audit.Check, tyro.conf.arg(name="")] = audit.DEFAULT
     data_dir: Path | None = None
-    """Where the source's files are. Default: the per-user cache."""
+    """Where the source's files are. Default: the user's cache."""
     out: Path | None = None
     """Folder for audit.json and hashes.npz: new or empty. Default: runs/check, or the next free name after it."""
 

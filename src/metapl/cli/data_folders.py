@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def folders(data_dir: Path | None) -> "Folders":
-    """Return the folders to look in: the one that the user names, then the per-user cache."""
+    """Return the folders to look in: the one that the user names, then the user's cache."""
     from metapl.data.reading import files
     from metapl.system import runtime
 

@@ -40,9 +40,9 @@ class DataSelectFlags:
     leave_out: tuple[str, ...] = ()
     """Sources, or hashes.npz files, whose val and test pictures must not be selected."""
     near: Annotated[int, tyro.conf.arg(metavar="0…7")] = 6
-    """Bits of 64 in which the hashes of look-alikes may differ; wider than check's 4, since a leak costs more."""
+    """Bits of 64 in which the hashes of look-alikes may differ; more than data check's 4, because a leak costs more."""
     data_dir: Path | None = None
-    """Where the sources' files are. Default: the per-user cache."""
+    """Where the sources' files are. Default: the user's cache."""
     out: Path | None = None
     """Folder for the results: new or empty. Default: runs/select, or the next free name after it."""
 

@@ -36,9 +36,9 @@ class DataShowFlags:
     columns: Annotated[int, Ge(1)] = 4
     """How many views of each kind to show."""
     seed: Annotated[int, Ge(0)] = 0
-    """Draws the views."""
+    """Seed of the random views."""
     data_dir: Path | None = None
-    """Where the source's files are. Default: the per-user cache."""
+    """Where the source's files are. Default: the user's cache."""
     out: Path | None = None
     """Folder for contact_sheet.png: new or empty. Default: runs/show, or the next free name after it."""
 

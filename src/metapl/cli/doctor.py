@@ -23,7 +23,7 @@ class DoctorFlags:
     """Where to look, and how to print."""
 
     data_dir: Path | None = None
-    """Where to look for data files, besides the per-user cache."""
+    """Where to look for data files, besides the user's cache."""
     json: bool = False
     """Print JSON instead of the table."""
 

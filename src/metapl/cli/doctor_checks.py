@@ -147,10 +147,14 @@ def disk() -> list[MachineFinding]:
         here = Path.cwd()
         free = shutil.disk_usage(here).free
     except OSError as error:
-        return [MachineFinding("disk", "broken", f"this folder cannot be read ({error.strerror})", "go to another one")]
+        return [
+            MachineFinding(
+                "disk", "broken", f"this folder cannot be read ({error.strerror})", "change to another folder"
+            )
+        ]
     text = f"{free / 1e9:.1f} GB free in {here}"
     if reason := _unwritable(here):
-        advice = "runs are written below this folder: go to another one, or give --out"
+        advice = "runs are written below this folder: change to another folder, or give --out"
         return [MachineFinding("disk", "note", f"{text}, which cannot be written to ({reason})", advice)]
     if free < LITTLE_DISK:
         return [

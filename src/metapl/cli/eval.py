@@ -23,7 +23,7 @@ class EvalFlags:
     part: Literal["test", "val"] = "test"
     """Evaluate on the test or the validation pictures."""
     data_dir: Path | None = None
-    """Where data files are, if the source has any. Default: the per-user cache."""
+    """Where data files are, if the source has any. Default: the user's cache."""
     out: Path | None = None
     """Folder for evaluation.json: new or empty. Default: no file is written."""
     json: bool = False

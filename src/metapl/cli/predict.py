@@ -53,7 +53,7 @@ def predict(args: Sequence[str]) -> None:
     """Predict the classes of new pictures: a table, CSV or JSON.
 
     RUN is the folder of a finished run, or of metapl fit; its data are not needed. Pictures are read as in training, in
-    parallel, and listed in their order. If a picture cannot be read, its row says why, and the others go on.
+    parallel, and listed in their order. If a picture cannot be read, its row says why, and the rest are predicted.
     docs/own_pictures.md explains the columns.
 
     Exit code 0: at least one picture was read; 1: none could be read; 2: RUN cannot be used.

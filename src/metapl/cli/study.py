@@ -22,7 +22,7 @@ class StudyFlags:
     report_only: bool = False
     """Run nothing; write the tables of the runs that are finished."""
     data_dir: Path | None = None
-    """Where data files are, if the sources have any. Default: the per-user cache."""
+    """Where data files are, if the sources have any. Default: the user's cache."""
     out: Path | None = None
     """Folder of the study. The same folder continues a study. Default: runs/study-NAME, with -small for --small."""
 

@@ -30,7 +30,7 @@ class SweepFlags:
     storage: str = ""
     """Database of the trials: sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME. Default: a file in --out."""
     data_dir: Path | None = None
-    """Where data files are, if the source has any. Default: the per-user cache."""
+    """Where data files are, if the source has any. Default: the user's cache."""
     out: Path | None = None
     """Folder of the sweep: new or empty, or that of a sweep to continue. Default: runs/sweep."""
 
@@ -38,8 +38,8 @@ class SweepFlags:
 def sweep(args: Sequence[str]) -> None:
     """Tune methods fairly: equal trials, judged on validation data.
 
-    The first words are presets or TOML files, one for each method. Every method gets the same number of trials, of at
-    most so many steps each; test data are never used. The same command continues a sweep that was stopped. Several
+    The first words are presets or TOML files, one for each method. Every method gets the same number of trials, with
+    the same limit of steps; test data are never used. The same command continues a sweep that was stopped. Several
     processes share the work (--workers, or several machines with a common --storage). Prints a table, and writes
     trials.csv, sweep.json, importance.svg and best-METHOD.toml, which metapl train takes. docs/sweeps.md explains more.
 

@@ -33,7 +33,7 @@ class TrainFlags:
     seeds_at_once: AtOnce = "auto"
     """How many seeds train at once; auto: all, if the networks are small, else one (docs/evaluation.md)."""
     data_dir: Path | None = None
-    """Where data files are, if the source has any. Default: the per-user cache."""
+    """Where data files are, if the source has any. Default: the user's cache."""
     out: Path | None = None
     """Folder of the run: new or empty. Default: runs/NAME, or the next free name after it."""
     cluster: Annotated[runtime.Cluster, tyro.conf.arg(name="")] = runtime.Cluster()
@@ -51,8 +51,8 @@ def train(args: Sequence[str]) -> None:
     flag wins. Writes config.toml (all settings, as used), metrics.jsonl, checkpoints, result.json, evaluations.csv,
     confusion.npz and weights.safetensors; docs/runs.md explains them.
 
-    Ctrl-C (or SIGTERM) saves and stops; a second Ctrl-C stops at once. metapl resume RUN continues, with the same bits
-    as result. A folder that holds a run is never overwritten.
+    Ctrl-C (or SIGTERM) saves and stops; a second Ctrl-C stops at once. metapl resume RUN continues, and ends with the
+    same bits. A folder that holds a run is never overwritten.
 
     Examples:
       metapl train two_moons_mpl

@@ -110,7 +110,7 @@ def _check_data(run: Path, dataset: Dataset) -> list[str]:
         return []
     stored = read_json(run / "split.json")
     if stored is None:
-        return [f"{run}/split.json is missing: it is unknown whether these are the run's data"]
+        return [f"{run}/split.json is missing, so metapl cannot check whether these are the run's data"]
     check_manifest(stored, dataset.manifest)
     return []
 

@@ -95,7 +95,9 @@ def patch_settings(config: Features) -> Patches:
 def encoder_of(encode: Encode) -> Encoder:
     """The network behind a function that encodes, for a network of heads; ConfigError if there is none."""
     if not isinstance(encode, Frozen):
-        raise ConfigError("the encoder pixels is no network that heads can be put on; choose patches or a network")
+        raise ConfigError(
+            "the encoder pixels is not a network, so heads cannot be put on it; choose patches or a network"
+        )
     return encode.encoder
 
 

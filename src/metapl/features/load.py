@@ -160,7 +160,7 @@ def _left_out(config: Features) -> NDArray[np.int64]:
     try:
         return np.array(json.loads(Path(config.without).read_text("utf-8"))["rows"], np.int64)
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise DataError(f"data.without: {config.without} is no JSON file with a list of rows: {error}") from None
+        raise DataError(f"data.without: {config.without} is not a JSON file with a list of rows: {error}") from None
 
 
 def _part(part: Part, rows: NDArray[np.int64]) -> Part:

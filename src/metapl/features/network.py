@@ -40,7 +40,9 @@ def of(found: Pretrained, size: int, called: str = "") -> Frozen:
     """Make the encoder of a pretrained network."""
     expected = weight_shapes(found.model)
     if LAST not in expected.params:
-        raise ConfigError(f"{called}: the network {found.model.name} is no encoder; choose one for pictures")
+        raise ConfigError(
+            f"{called}: the network {found.model.name} cannot encode pictures; choose a network for pictures"
+        )
     params, stats = jax.tree.map(jnp.asarray, load_features(found.file, expected, called))
     width = len(params[LAST]["kernel"])
     without_head = {name: layer for name, layer in params.items() if name != LAST}

@@ -7,12 +7,12 @@ from metapl.fit.clock import in_words
 
 
 def sentences(verdict: Mapping[str, Any], curve: Mapping[str, Any] | None, unused: int) -> list[str]:
-    """Advice, the most useful first; `unused` unlabelled pictures were not encoded for want of time."""
+    """Advice, the most useful first; `unused` unlabelled pictures were not encoded, because time was short."""
     said = []
     if curve and curve["gain"] is not None:
         said.append(
             f"{curve['more']} more labels would add about {100 * curve['gain']:.1f} points to logistic regression, if "
-            "they are labelled at random and its curve over the number of labels goes on as it did."
+            "they are labelled at random and its curve over the number of labels continues as before."
         )
     return said + _more_time(verdict["left_out"], unused, verdict["ladder"])
 

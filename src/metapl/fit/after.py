@@ -31,7 +31,7 @@ class FitBefore(NamedTuple):
 
 
 def read(folder: Path) -> FitBefore:
-    """Read the fit before; ConfigError if it has no verdict, or if nobody has labelled anything since."""
+    """Read the fit before; ConfigError if it has no verdict, or if no picture was labelled since."""
     if not (folder / REQUEST).is_file() or not (folder / VERDICT).is_file():
         raise ConfigError(f"--after {folder} is not the folder of a metapl fit with a verdict")
     decisions = label_file.read(folder / label_file.FILE)
@@ -69,7 +69,7 @@ def with_labels(source: Source, before: FitBefore) -> tuple[Source, str]:
         if decision is None:
             continue
         if decision.choice == "label" and decision.label not in numbers:
-            raise ConfigError(f"{label_file.FILE} has a label {decision.label!r}, which is none of the classes")
+            raise ConfigError(f"{label_file.FILE} has a label {decision.label!r}, which is not one of the classes")
         rest[row] = False
         labels[row] = numbers.get(decision.label, -1)
     new = np.flatnonzero(labels >= 0)

@@ -83,7 +83,7 @@ def encode_unlabeled(climb: Climb) -> None:
             possible = count
         limit = climb.plan.decide("unlabeled", min(count, max(LEAST_UNLABELED, possible)))
     if limit < count:
-        climb.say(f"the budget allows to encode {limit:,} of the {count:,} unlabelled pictures")
+        climb.say(f"the budget is enough to encode {limit:,} of the {count:,} unlabelled pictures")
     settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
         prepared = data.prepare_features(settings, (), climb.say)

@@ -53,7 +53,7 @@ def why_no_time(climb: Climb) -> str:
         return ""
     needed_s = 2 * (LEAST_STEPS * step_s(climb) + COMPILING_S) + judging_s(climb)
     if needed_s > PLANNED * (climb.clock.left_s - FOR_THE_VERDICT_S):
-        return f"to finetune the pretrained network would have taken {in_words(needed_s)} at least"
+        return f"finetuning the pretrained network would have taken at least {in_words(needed_s)}"
     return ""
 
 

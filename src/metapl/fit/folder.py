@@ -57,11 +57,12 @@ def check_request(out: Path, data: str, request: Request) -> None:
     """Refuse to continue a fit of an older version, or with other settings than it began with."""
     if is_old(out):
         raise ConfigError(
-            f"--out {out} was begun by an older version of metapl, which climbed no ladder; choose another folder"
+            f"--out {out} was started by an older version of metapl, and this one cannot continue it; choose another "
+            "folder"
         )
     if changes := _changes(out, data, request):
         raise ConfigError(
-            f"--out {out} was begun with other settings ({'; '.join(changes)}); give the same ones to continue it, "
+            f"--out {out} was started with other settings ({'; '.join(changes)}); give the same ones to continue it, "
             "or choose another folder"
         )
 
@@ -87,7 +88,7 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text("utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}; begin again in another folder") from None
+        raise ConfigError(f"{path} cannot be read: {error}; start again in another folder") from None
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -48,7 +48,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _whole_lines(path: Path) -> bytes:
-    """The file without a last line that a crash has cut off: nobody was told that it is saved."""
+    """The file without a last line that a crash has cut off: the page never said that it was saved."""
     content, header = path.read_bytes() if path.exists() else b"", ",".join(COLUMNS).encode()
     if header.startswith(content):
         return b""

@@ -240,7 +240,7 @@ def why_no_network(climb: Climb) -> str:
     if rungs.finished(climb.out, network.BASELINE) or climb.plan.get("network"):
         return ""
     if climb.features.settings.encoder != "patches" and not climb.request.init_from and runtime.is_cpu():
-        return "on a CPU, a network from nothing would hardly reach the pretrained one; --network trains a small one"
+        return "on a CPU, an untrained network would hardly reach the pretrained one; --network trains a small one"
     if climb.clock.left_s < max(LEAST_FOR_A_NETWORK_S, climb.clock.budget_s / 4):
         return "too little time was left to train a network"
     return ""

@@ -104,7 +104,7 @@ def write(out: Path, found: Found) -> None:
 
 
 def read(out: Path) -> Found:
-    """Read what is left out; nothing if nobody has looked."""
+    """Read what is left out; nothing if the fit has not looked for foreign pictures."""
     return Found(**read_json(out / ROWS)) if (out / ROWS).is_file() else NOTHING
 
 

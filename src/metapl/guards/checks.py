@@ -117,7 +117,7 @@ class Guard(NamedTuple):
 def _collapse_says(observed: Observation, bad: Bad) -> str:
     shares, given_shares = observed.facts.class_shares, observed.numbers[HISTOGRAM][bad]
     given = f"{hardly_given(observed)[bad].max()} of {np.count_nonzero(shares)} classes are hardly ever given"
-    return f"the pseudo labels have gone to few classes: {given}, and one gets {given_shares.max():.0%} of all labels"
+    return f"the pseudo labels are of few classes only: {given}, and one gets {given_shares.max():.0%} of all labels"
 
 
 def _mask_says(observed: Observation, bad: Bad) -> str:

@@ -10,7 +10,7 @@ Level = Literal["off", "warn", "stop"]
 
 @dataclass(frozen=True)
 class Guards:
-    """What each guard does: off, warn and go on, or stop. Each guard warns once."""
+    """What each guard does: off, warn and continue, or stop. Each guard warns once."""
 
     nonfinite: Level = "stop"
     """A loss, a gradient or a score is not finite."""

@@ -41,7 +41,7 @@ truncated_normal = nn.initializers.truncated_normal(0.02)
 
 
 class Variant(NamedTuple):
-    """In what ConvNeXts differ."""
+    """The numbers in which ConvNeXts differ."""
 
     channels: int  # of the first stage; each later stage doubles them
     blocks: tuple[int, int, int, int]  # of each stage
@@ -68,7 +68,7 @@ class ConvNeXt(ModelConfig):
     blocks: tuple[int, ...] = ()
     """Blocks of each of the four stages; empty: the variant's."""
     layer_scale: Annotated[float, Gt(0)] = 1e-6
-    """Where the number that multiplies each channel of a block's output begins."""
+    """First value of the factor of each channel of a block's output."""
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the features that is dropped before the classifier."""
     survival: Annotated[float, Gt(0), Le(1)] = 0.9

@@ -4,8 +4,8 @@
 
 A block: x + attention(norm(x)), then x + MLP(norm(x)); the MLP has four times the channels and GELU. With `layer_scale`
 each block's two terms are multiplied by a learnt number for each channel (DINOv2, DeiT III). `registers` are further
-tokens that no one reads (Darcet et al., 2024). Pooling `mean` averages the patches before the norm instead of reading
-the class token.
+tokens that the classifier does not see (Darcet et al., 2024). Pooling `mean` averages the patches before the norm
+instead of reading the class token.
 
 Positions are learnt for pictures of `resolution`². For others they are interpolated (cubic, antialiased, as timm does),
 so that any size fits; a side that is not a multiple of p is filled up with zeros, right and below.
@@ -46,7 +46,7 @@ truncated_normal = nn.initializers.truncated_normal(0.02)
 
 
 class Variant(NamedTuple):
-    """In what ViTs differ."""
+    """The numbers in which ViTs differ."""
 
     width: int
     depth: int
@@ -85,11 +85,11 @@ class ViT(ModelConfig):
     class_token: bool = True
     """Whether there is a class token."""
     registers: Annotated[int, Ge(0)] = 0
-    """Further tokens that no one reads (DINOv2 with registers: 4)."""
+    """Additional tokens that the classifier does not see (DINOv2 with registers: 4)."""
     position_of_tokens: bool = True
     """Whether the class token and the registers have positions, too (timm: not `no_embed_class`)."""
     layer_scale: Annotated[float, Ge(0)] = 0.0
-    """Where the number that multiplies each channel of a block's terms begins (DINOv2: 1e-5); 0: there is none."""
+    """First value of the factor of each channel of a block's terms (DINOv2: 1e-5); 0: no factor."""
     dropout: Annotated[float, Ge(0), Lt(1)] = 0.0
     """Share of the features that is dropped before the classifier."""
     survival: Annotated[float, Gt(0), Le(1)] = 1.0

@@ -4,7 +4,7 @@
 
     γ_ℓ = γ · decay^(L − ℓ)        (Clark et al., 2020; Bao et al., 2022)
 
-Layers are told by the names of the modules: stem…, stageS_…, stageS_blockB, and all others for the head. An encoder
+The names of the modules tell the layers: stem…, stageS_…, stageS_blockB, and all others for the head. An encoder
 under heads (models/heads.py) is such a network, and the heads are its head. Where a network has adapters
 (models/lora.py), these and the head learn, and nothing else does.
 """
@@ -106,7 +106,7 @@ def _layers(tree: PyTree) -> tuple[Callable[[Path, Array], Layer], int]:
     matches = [match for match in map(_STAGE.match, names) if match]
     if not matches:
         raise ConfigError(
-            "layer_decay, frozen_layers and adapters need a network with a stem and stages: not an mlp or its kind"
+            "layer_decay, frozen_layers and adapters need a network with a stem and stages; an mlp has none"
         )
     stages = sorted({int(match[1]) for match in matches})
     own = tree.get(ENCODER, tree)

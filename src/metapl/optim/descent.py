@@ -104,7 +104,7 @@ def _trust_ratio(config: Optimizer) -> optax.GradientTransformation:
 
 
 def _is_kept(only: str, params: PyTree) -> PyTree:
-    """Tell the weights that do not train: all but the classifier, which is called `head`, and perhaps the norms."""
+    """Return which weights do not train: all but the classifier, which is called `head`, and perhaps the norms."""
     if "head" not in params:
         raise ConfigError(f"optimizer.only = {only!r} needs a network with a classifier called head; an mlp has none")
 
@@ -117,5 +117,5 @@ def _is_kept(only: str, params: PyTree) -> PyTree:
 
 
 def _is_kernel(params: PyTree) -> PyTree:
-    """Tell kernels by their names, not by their shapes: the scales of stacked layers are matrices, too."""
+    """Return which weights are kernels, by their names: by shape, the scales of stacked layers would be, too."""
     return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key not in NOT_KERNELS, params)

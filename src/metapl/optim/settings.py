@@ -64,7 +64,9 @@ class Optimizer:
         if self.nesterov and not self.momentum:
             raise ValueError("nesterov needs a momentum above 0")
         if self.nesterov and self.rule == "rmsprop":
-            raise ValueError("nesterov does not go with rule 'rmsprop', whose momentum is TensorFlow's")
+            raise ValueError(
+                "nesterov cannot be combined with rule 'rmsprop', whose momentum is TensorFlow's; set nesterov to false"
+            )
         if self.rule == "adamw" and (self.nesterov or not self.momentum):
             raise ValueError("rule 'adamw' needs a momentum above 0 (usually 0.9), and no nesterov")
         if self.schedule == "exponential" and not self.decay_every_steps:

@@ -45,13 +45,13 @@ def csv_file(path: Path, class_names: Sequence[str], top_k: int) -> Iterator[Wri
 def _begin_again(file: TextIO, partial: Path, path: Path) -> None:
     """Empty an unfinished file that a killed prediction has left; refuse any other."""
     if not take(file):
-        raise ConfigError(f"another prediction writes {partial}; wait for its end, or choose another name")
+        raise ConfigError(f"another prediction is writing {partial}; wait until it ends, or choose another name")
     if path.exists():
         raise ConfigError(f"--csv {path} already exists and is not overwritten; choose another name")
     file.seek(0)
     header = ",".join(COLUMNS)
     if not header.startswith(file.read(len(header))):
-        raise ConfigError(f"{partial} exists and is no unfinished prediction; move it, or choose another name")
+        raise ConfigError(f"{partial} exists and is not an unfinished prediction; move it, or choose another name")
     file.truncate(0)
 
 
@@ -62,7 +62,7 @@ def _naming_the_file(write: Write, path: Path) -> Write:
         try:
             write(prediction)
         except OSError as error:
-            raise ConfigError(f"--csv {path} could not be written to its end: {reason(error)}") from None
+            raise ConfigError(f"--csv {path} could not be written completely: {reason(error)}") from None
 
     return write_one
 

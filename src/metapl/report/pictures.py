@@ -80,7 +80,9 @@ def _dataset(loaded: ReportedRun, config: Config, seed: int, places: Folders) ->
     dataset = data.load(config.data, [seed], places)[0]
     if dataset.manifest is not None:
         if not loaded.split:
-            raise ConfigError("split.json is missing or damaged, so nobody can say whether these are the run's data")
+            raise ConfigError(
+                "split.json is missing or damaged, so metapl cannot check whether these are the run's data"
+            )
         check_manifest(loaded.split, dataset.manifest)
     return dataset
 

@@ -227,7 +227,7 @@ def damage(path: Path) -> str:
     except OSError as error:
         return f"it cannot be read: {error.strerror}"
     except (ValueError, TypeError, AttributeError):
-        return f"{MANIFEST} is no list of files"
+        return f"{MANIFEST} is not a list of files"
     return ""
 
 

@@ -131,7 +131,7 @@ def _state(path: Path, broken: bool, finished: bool, pid: int | None) -> tuple[S
     if checkpoints := [name for name in names if name.startswith("step-")]:
         if _is_of_another_version(path / "checkpoints" / max(checkpoints)):
             version = _read(path / "environment.json", json.loads, []).get("metapl", "another version")
-            return "stopped, other version", f"begun by metapl {version}, which can finish it; this version cannot"
+            return "stopped, other version", f"started by metapl {version}, which can finish it; this version cannot"
         return "stopped, resumable", f"metapl resume {path}"
     if os.path.exists(path / "progress.json") or any(name.startswith("damaged-step-") for name in names):
         return "failed", "no good checkpoint is left"

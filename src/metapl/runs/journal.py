@@ -43,7 +43,7 @@ class Journal:
                 self._file.close()
                 raise ConfigError(
                     f"{path} is not what it was at the checkpoint: lines are missing or were changed; restore the old "
-                    "file to go on"
+                    "file to continue"
                 )
             self._file.truncate(mark.length)
 

@@ -49,7 +49,7 @@ def opened(out: Path, mark: Mark, say: Callable[[str], None]) -> Journal:
     except ConfigError:
         old = checkpoint.set_aside(out / FILE).name if (out / FILE).exists() else None
         problem = f"is not what it was at the checkpoint, and is set aside as {old}" if old else "is missing"
-        say(f"{FILE} {problem}: the run goes on, and records labels from here on")
+        say(f"{FILE} {problem}: the run continues, and records labels from here on")
         return Journal(out / FILE)
 
 

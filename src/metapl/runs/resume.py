@@ -69,7 +69,7 @@ def last_state(out: Path, path: Path | None, stages: int, say: Say) -> tuple[Pro
         say(f"{out} has no checkpoint yet: it starts from its beginning")
         return Progress(), None
     progress, note = progress_in(path)
-    say(f"going on from {path.name}: step {note['step']:,} of stage {note['stage'] + 1} of {stages}")
+    say(f"continuing from {path.name}: step {note['step']:,} of stage {note['stage'] + 1} of {stages}")
 
     def restore(like: PyTree) -> PyTree:
         try:
@@ -118,8 +118,8 @@ def newest_good(out: Path, problem: Problem, say: Say) -> Path | None:
         say(f"checkpoint {name} is damaged ({wrong}): set aside as {checkpoint.set_aside(folder / name).name}")
     if (out / PROGRESS).exists() or any(folder.glob(f"{checkpoint.DAMAGED}{checkpoint.COMPLETE}*")):
         raise ConfigError(
-            f"no good checkpoint of {out} is left to go on from; metapl train {out}/config.toml begins the run again "
-            "in another folder"
+            f"no good checkpoint of {out} is left to continue from; metapl train {out}/config.toml starts the run "
+            "again in another folder"
         )
     return None
 
@@ -129,7 +129,7 @@ def _miss_the_newest(out: Path, name: str, say: Say) -> None:
     with suppress(OSError, ValueError, KeyError, TypeError):
         newest = str(json.loads((out / PROGRESS).read_text("utf-8"))["checkpoint"])
         if newest > name and not any((out / checkpoint.FOLDER).glob(f"*{newest}*")):
-            say(f"checkpoint {newest}, which was the newest, is gone")
+            say(f"checkpoint {newest}, which was the newest, is missing")
 
 
 def predictions_problem(out: Path, settings: RunSettings, from_files: bool, say: Say, note: Note) -> str:

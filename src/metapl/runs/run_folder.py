@@ -54,16 +54,16 @@ class OtherVersionError(ConfigError):
     def __init__(self, run: Path, reason: str) -> None:
         environment, now = _environment(run), metapl.__version__
         began_with = str(environment.get("metapl"))
-        again = f"or begin again with metapl train {run / CONFIG}"
+        again = f"or start again with metapl train {run / CONFIG}"
         if began_with == now:
             commit = environment.get("commit") or "unknown"
             super().__init__(
-                f"{run} was begun by another build of metapl {now} (commit {commit}), and this one cannot go on with "
+                f"{run} was started by another build of metapl {now} (commit {commit}), and this one cannot continue "
                 f"it ({reason}): finish it with that build, {again}"
             )
         else:
             super().__init__(
-                f"{run} was begun by metapl {began_with}; this is {now}, which cannot go on with it ({reason}): finish "
+                f"{run} was started by metapl {began_with}; this is {now}, which cannot continue it ({reason}): finish "
                 f"it with that version (pip install metapl=={began_with}), {again}"
             )
 
@@ -74,7 +74,7 @@ def claim(folder: Path) -> Path:
         raise ConfigError(f"--out {folder} holds a finished run, which is never overwritten; choose another folder")
     if (folder / CONFIG).exists():
         raise ConfigError(
-            f"--out {folder} holds an unfinished run: metapl resume {folder} goes on with it; or choose another folder"
+            f"--out {folder} holds an unfinished run: metapl resume {folder} continues it; or choose another folder"
         )
     return folders.claim(folder, LEFT_BY_A_START)
 
@@ -94,7 +94,7 @@ def write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) 
         "init_from_sha256": _sha256_of_weights(settings.config.init_from),
         **runtime.describe(),
     }
-    with explaining_disk_errors(out, "the same command begins the run"):
+    with explaining_disk_errors(out, "the same command starts the run"):
         write_atomically(out / ENVIRONMENT, _json(environment | {"checksum": _checksum(environment)}))
         if manifest is not None:
             write_atomically(out / SPLIT, _json(manifest))
@@ -110,16 +110,16 @@ def read(run: Path) -> tuple[RunSettings, list[str]]:
     text = (run / CONFIG).read_bytes()
     if _sha256(text) != environment["config_sha256"]:
         raise ConfigError(
-            f"{run / CONFIG} was edited after the run began, and a resumed run keeps its settings: undo the change, or "
-            f"begin another run with metapl train {run / CONFIG}"
+            f"{run / CONFIG} was edited after the run started, and a resumed run keeps its settings: undo the change, "
+            f"or start another run with metapl train {run / CONFIG}"
         )
     try:
         config = configs.parse(text.decode(), str(run / CONFIG))
     except ConfigError as error:  # the file is as it was written, so another version wrote it
         raise OtherVersionError(run, str(error)) from None
     if environment["init_from_sha256"] != _sha256_of_weights(config.init_from):
-        back = "put it back" if is_path(config.init_from) else "give the file that it was, or begin another run"
-        raise ConfigError(f"init_from: {config.init_from} is not the file that the run began with; {back}")
+        back = "put it back" if is_path(config.init_from) else "give the same file as before, or start another run"
+        raise ConfigError(f"init_from: {config.init_from} is not the file that the run started with; {back}")
     places = tuple(Path(folder) for folder in environment["data_folders"])
     settings = RunSettings(config, tuple(environment["seeds"]), environment["seeds_at_once"], places)
     return settings, _differences(environment)
@@ -145,7 +145,7 @@ def check_data(run: Path, dataset: Dataset) -> None:
         stored = dict(json.loads((run / SPLIT).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         raise ConfigError(
-            f"{run / SPLIT} is missing or damaged, so the data cannot be compared with those that the run began with"
+            f"{run / SPLIT} is missing or damaged, so the data cannot be compared with those that the run started with"
         ) from None
     check_manifest(stored, json.loads(json.dumps(dataset.manifest)))
 

@@ -115,7 +115,7 @@ class Saver:
         kept = f"the newest checkpoint is {self.newest}" if self.newest else "no checkpoint has been written yet"
         log(self._run, "stopped", signal=number.name, checkpoint=self.newest)
         what = f"stopped by {number.name} at {place}; {kept}"
-        raise Stopped(what, number, f"metapl resume {self._run} goes on from there")
+        raise Stopped(what, number, f"metapl resume {self._run} continues from there")
 
     def save(self, snapshot: Snapshot, flush: Flush) -> None:
         """Begin to write a checkpoint; training goes on as soon as the arrays are copied."""
@@ -186,7 +186,7 @@ class Saver:
         why = reason(error)
         have = f"the newest checkpoint is {self.newest}" if self.newest else "without any checkpoint so far"
         self._say(
-            f"checkpoint {name} could not be written: {why} ({free(self._run)} free); training goes on, {have}, and "
+            f"checkpoint {name} could not be written: {why} ({free(self._run)} free); training continues, {have}, and "
             "the next one will be tried as usual"
         )
         log(self._run, "checkpoint failed", checkpoint=name, reason=why)

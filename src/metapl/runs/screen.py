@@ -84,7 +84,7 @@ def lines(console: Console) -> Iterator[Begin]:
 
     def begin(title: str, done: int, total: int, unit: str) -> Show:
         status, last = Status(time.monotonic(), done, total, unit), -PLAIN_LINE_EVERY_S
-        say(f"{title}: {'goes on after' if done else 'begins:'} {done or total:,} {unit}")
+        say(f"{title}: {'continues after' if done else 'starts:'} {done or total:,} {unit}")
 
         def show(done: int, numbers: Numbers, per_step: int) -> None:
             nonlocal last

@@ -49,5 +49,5 @@ def start_run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out
 def _write(out: Path, settings: RunSettings, manifest: Mapping[str, Any] | None) -> None:
     """Write the files of a new run, unless another process has begun one while this one read its data."""
     if (out / run_folder.CONFIG).exists():
-        raise LockedError(f"another process has begun a run in {out} in the meantime")
+        raise LockedError(f"another process has started a run in {out} in the meantime")
     run_folder.write(out, settings, manifest)

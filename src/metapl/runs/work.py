@@ -180,7 +180,7 @@ def watching(out: Path, config: Config, seeds: Sequence[int], dataset: Dataset, 
         newest = checkpoint.name_of(steps_before + step)
         names = [name for name in checkpoint.names(out / checkpoint.FOLDER) if name <= newest]
         kept = f"The last good checkpoint is {max(names)}" if names else "There is no earlier checkpoint"
-        return f"{kept}; a resumed run would diverge again, so change the settings and begin another run."
+        return f"{kept}; a resumed run would diverge again, so change the settings and start another run."
 
     return guarding(keeper, warn, out / WARNINGS, last_good)
 

@@ -61,7 +61,7 @@ def _work_on(study: Study, names: tuple[str, str], out: Path, folders: Folders, 
             folder.mkdir(parents=True, exist_ok=True)
             start_run(config_of(study, case, arm), study.seeds_of(case), "auto", folders, folder, console)
     except LockedError as error:
-        say(console, f"{error}; this process goes on with the next run")
+        say(console, f"{error}; this process continues with the next run")
         return False
     return True
 

@@ -22,7 +22,7 @@ from metapl.sweep.space import Space
 
 @dataclass(frozen=True)
 class Budget:
-    """What every method gets alike."""
+    """What every method gets, the same for all."""
 
     trials: Annotated[int, Ge(1)] = 128
     """Trials for each method (the paper: 128). Run again with a larger number to add trials."""
@@ -33,8 +33,8 @@ class Budget:
     sampler: Literal["tpe", "random"] = "tpe"
     """tpe learns from earlier trials; random does not, and tries the same settings with any number of workers."""
     prune: bool = False
-    """Stop trials that are worse than the median on their way. Off by default, to be fair to methods that start
-    slowly."""
+    """Stop a trial whose accuracy is below the median of the trials before it at the same step. Off by default, to be
+    fair to methods that start slowly."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Seed for the settings and the held-out examples; a trial trains with the seed of its preset."""
 

@@ -105,7 +105,7 @@ def open_study(storage: RDBStorage, sweep: str, method: Method, budget: Budget) 
         trials.set_user_attr("plan", mine)
     elif changed := [key for key in mine if mine[key] != theirs.get(key)]:
         raise ConfigError(
-            f"{method.name}: this sweep began with another {' and '.join(changed)}, and its trials would not be "
+            f"{method.name}: this sweep started with another {' and '.join(changed)}, and its trials would not be "
             "comparable; give another --out for a new sweep, or the values from before"
         )
     return MethodStudy(method, trials, storage, budget.trials)
@@ -182,7 +182,7 @@ def host() -> str:
 
 @contextmanager
 def presence(folder: Path) -> Iterator[Path]:
-    """A locked file for as long as this worker lives: the system lets go of it, however the worker ends."""
+    """A locked file for as long as this worker lives: the system unlocks it, however the worker ends."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{uuid.uuid4().hex}.lock"
     with held(path):

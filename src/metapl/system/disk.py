@@ -58,7 +58,7 @@ def explaining_disk_errors(run: Path, then: str = "") -> Iterator[None]:
         yield
     except OSError as error:
         why = f"{error.filename or run} could not be written: {reason(error)} ({free(run)} free)"
-        raise ConfigError(f"{why}; when that is fixed, {then or f'metapl resume {run} goes on'}") from None
+        raise ConfigError(f"{why}; when that is fixed, {then or f'metapl resume {run} continues'}") from None
 
 
 def is_refusal(error: OSError) -> bool:

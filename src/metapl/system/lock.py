@@ -96,7 +96,8 @@ def _take(file: IO[str], folder: Path, until: float) -> None:
                 time.sleep(0.1)
                 continue
             raise LockedError(
-                f"process {pid} on {host} is at work in {folder}: wait for its end, or kill {pid}, which lets it save"
+                f"process {pid} on {host} is working in {folder}: wait until it ends, or stop it with kill {pid}, "
+                "which lets it save"
             ) from None
         except OSError as error:
             raise ConfigError(f"{folder} cannot be locked on this file system: {error.strerror}") from None

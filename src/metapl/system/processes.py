@@ -213,8 +213,8 @@ class _Watch:
         if self._over.is_set():
             return
         sentence = (
-            f"process {other} of {count()} is lost, and the others cannot go on without it; metapl resume goes on from "
-            "the last checkpoint, with any number of processes"
+            f"process {other} of {count()} is lost, and the others cannot continue without it; metapl resume continues "
+            "from the last checkpoint, with any number of processes"
         )
         if is_leader():
             self._tell(sentence, LOST)

@@ -125,7 +125,7 @@ def connect(cluster: Cluster) -> None:
     except Exception as error:  # a system error, a missing package, a variable that is not set
         why = f"{error} is not set" if isinstance(error, KeyError) else _first_line(error)
         if by_address:
-            meet = f"the processes cannot meet at {cluster.coordinator}: {why}"
+            meet = f"the processes cannot connect at {cluster.coordinator}: {why}"
             raise ConfigError(f"{meet}; is it an address of process 0's machine, and the port free?") from None
         raise ConfigError(
             f"--cluster {cluster.cluster} finds no cluster ({why}): start this process with srun, mpirun or a job, or "

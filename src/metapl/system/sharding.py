@@ -58,11 +58,9 @@ class Parallel:
     def check(self) -> None:
         """Check fields against each other."""
         if self.mode == "hybrid" and self.model == 1:
-            raise ValueError("mode 'hybrid' goes with a model above 1, got 1")
+            raise ValueError("mode 'hybrid' needs a model above 1, got 1")
         if self.model > 1 and self.mode not in ("hybrid", "weights"):
-            raise ValueError(
-                f"a model above 1 goes with mode 'hybrid' or 'weights', got {self.mode!r} and {self.model}"
-            )
+            raise ValueError(f"a model above 1 needs mode 'hybrid' or 'weights', got {self.mode!r} and {self.model}")
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ def _test(flags: Sequence[str], environment: Mapping[str, str]) -> dict[str, boo
 
 
 def _error(flags: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Return what a process prints when it dies of these flags; empty if it lives; None if it was not to be had."""
+    """Return what a process prints when it dies of these flags; empty if it lives; None if the test failed."""
     command = [sys.executable, "-P", "-c", _PROBE]  # -P: modules in the current folder are not imported
     variables = dict(environment) | {"XLA_FLAGS": " ".join(flags), "JAX_PLATFORMS": "cpu"}
     try:

@@ -144,8 +144,8 @@ def kept_rows(path: Path, keep: Keep, seed: int) -> NDArray[np.int32] | None:
         rows, wanted = np.flatnonzero(best >= np.float32(keep.threshold)), len(best)
     if not len(rows):
         raise ConfigError(
-            f"keep.threshold {keep.threshold:g} leaves no unlabelled example: no prediction of the teacher is so sure; "
-            "lower it"
+            f"keep.threshold {keep.threshold:g} leaves no unlabelled example: no prediction of the teacher is so "
+            "certain; lower it"
         )
     times, rest = divmod(wanted, len(rows))
     evenly_spaced = rows[np.arange(rest) * len(rows) // max(rest, 1)]  # rows are sorted by class

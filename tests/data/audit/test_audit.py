@@ -147,7 +147,7 @@ def test_what_becomes_of_deep_pixels_and_what_shows_nothing_is_said(tmp_path: Pa
     assert any(
         note.startswith("unlabeled: 2 pictures of more than 8 bits a pixel, converted to 8 (floats, ") for note in notes
     )
-    assert f"unlabeled: 1 picture of only one shade, or nearly (the first: {paths[2]})" in notes
+    assert f"unlabeled: 1 picture of only one shade, or almost (the first: {paths[2]})" in notes
     assert to_dict(found)["parts"]["unlabeled"]["even"] == [str(paths[2])]
 
 

@@ -62,7 +62,7 @@ def test_a_changed_pixel_label_row_or_split_is_told() -> None:
         (manifest(array=ARRAY[:39], labels=LABELS[:39]), r"test had 10 pictures, has 9"),
         (manifest() | {"class_names": ["a", "c"], "checksum": "other"}, "the classes changed"),
     ):
-        with pytest.raises(DataError, match=f"not those that the run began with: .*{reason}"):
+        with pytest.raises(DataError, match=f"not those that the run started with: .*{reason}"):
             check_manifest(old, new)
 
 

@@ -58,10 +58,10 @@ def test_one_that_cannot_begin_ends_a_new_run_and_no_resumed_one(tmp_path):
     def refuse(session):
         raise RuntimeError("no network\nat all")
 
-    with pytest.raises(ConfigError, match="TensorBoard cannot begin: no network at all"):
+    with pytest.raises(ConfigError, match="TensorBoard cannot start: no network at all"):
         run(tmp_path, refuse)
     assert run(tmp_path, refuse, done=500) == [
-        "TensorBoard cannot go on (no network at all); the run goes on without it"
+        "TensorBoard cannot continue (no network at all); the run continues without it"
     ]
 
 

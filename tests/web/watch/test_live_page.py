@@ -163,7 +163,7 @@ def test_watching_does_not_end_while_a_page_is_being_made(run, clock, monkeypatc
 def test_new_runs_are_shown(tmp_path, clock):
     live_page = LivePage([tmp_path / "all"], clock)
     assert not live_page.begun
-    assert "No run has begun" in live_page.body()
+    assert "No run has started" in live_page.body()
     assert not live_page.is_over()
     make(tmp_path / "all" / "one")
     make(tmp_path / "all" / "two")

@@ -173,7 +173,7 @@ def _part_findings(name: str, part: Part, seen: Survey, class_names: tuple[str, 
     if seen.even:
         yield AuditFinding(
             "note",
-            f"{name}: {counted(len(seen.even), 'picture')} of only one shade, or nearly (the first: {seen.even[0]})",
+            f"{name}: {counted(len(seen.even), 'picture')} of only one shade, or almost (the first: {seen.even[0]})",
         )
     yield from _balance(name, class_counts(part, len(class_names)), class_names)
 

@@ -154,7 +154,7 @@ def _until_closed(results: "grain.IterDataset[T]", clean_up: bool) -> Generator[
         yield from iterator
     except BadImage as error:
         raise DataError(
-            f"{error}; put the picture back as it was, then metapl resume goes on from the last checkpoint (metapl "
+            f"{error}; put the picture back as it was, then metapl resume continues from the last checkpoint (metapl "
             "data check lists every picture that cannot be read)"
         ) from None
     except RuntimeError as error:  # grain's message when a worker died

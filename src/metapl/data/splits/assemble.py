@@ -60,7 +60,7 @@ def to_dataset(pictures: SplitSource, config: PictureConfig, tell: Callable[[str
         return in_memory(pictures, config.size)
     size = f"; all of them would fill {_in_words(needed)}" if needed else ""
     why = f", more than the limit of {_in_words(limit)}" if needed > limit else ""
-    tell(f"pictures are read and decoded when their turn comes{size}{why}")
+    tell(f"pictures are read and decoded when a step needs them{size}{why}")
     return _dataset(pictures, lambda images: OnDisk(images, config.size, usual_reading(config.workers)))
 
 

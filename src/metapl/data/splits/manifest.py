@@ -46,7 +46,7 @@ def check_manifest(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
     changes = [] if old.get("checksum") == new["checksum"] else _changes(old, new)
     changes = changes or _changed_contents(old.get(CONTENTS), new.get(CONTENTS))
     if changes:
-        raise DataError(f"the data are not those that the run began with: {'; '.join(changes)}")
+        raise DataError(f"the data are not those that the run started with: {'; '.join(changes)}")
 
 
 def _describe_role(source: Source, role: Role, rows: PartRows, images: Images) -> dict[str, Any]:

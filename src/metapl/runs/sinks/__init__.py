@@ -73,8 +73,8 @@ class Sinks:
                     self._open[name] = kind.open(session)
                 except Exception as error:
                     if not session.done:
-                        raise ConfigError(f"{kind.title} cannot begin: {_reason(error)}") from error
-                    self._say(f"{kind.title} cannot go on ({_reason(error)}); the run goes on without it")
+                        raise ConfigError(f"{kind.title} cannot start: {_reason(error)}") from error
+                    self._say(f"{kind.title} cannot continue ({_reason(error)}); the run continues without it")
 
     def __call__(self, stage: int, step: int, numbers: Numbers) -> None:
         """Write a report."""
@@ -99,7 +99,7 @@ class Sinks:
                 work(sink)
             except Exception as error:  # no error of a sink may end the training
                 del self._open[name]
-                self._say(f"{SINKS[name].title} has failed ({_reason(error)}); the run goes on without it")
+                self._say(f"{SINKS[name].title} has failed ({_reason(error)}); the run continues without it")
 
 
 def _reason(error: Exception) -> str:

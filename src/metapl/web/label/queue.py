@@ -53,7 +53,7 @@ class LabelQueue:
         if not 0 <= number < len(self.asked):
             raise ConfigError(f"there is no picture {number}")
         if (decision.label in self.class_names) != (decision.choice == "label"):
-            raise ConfigError(f"{decision.label!r} is none of the classes")
+            raise ConfigError(f"{decision.label!r} is not one of the classes")
         with self._writing:
             label_file.add(self.file, self.asked[number].path, decision)
         return _as_json(number, self.asked[number], None if decision.choice == "undo" else decision)
@@ -90,7 +90,7 @@ def load(fit: Path, file: Path | None) -> LabelQueue:
         raise ConfigError(f"{fit} has no {VERDICT} yet: the fit must have ended, or have been stopped after a rung")
     settings = listing.settings(fit, size=0)
     if settings is None:
-        raise ConfigError(f"{fit} does not say which pictures it used; begin the fit again in another folder")
+        raise ConfigError(f"{fit} does not say which pictures it used; start the fit again in another folder")
     unlabeled = pictures.read(settings, ()).parts.get("unlabeled")
     if unlabeled is None or isinstance(unlabeled.images, InMemory):
         raise ConfigError(f"{fit} has no unlabelled pictures in files: labels are kept by the files' names")

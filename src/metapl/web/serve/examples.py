@@ -70,7 +70,7 @@ def collect(predictor: Predictor, run: Path, folders: Folders, count: int) -> La
     """
     settings = predictor.config.data
     if not isinstance(settings, PictureConfig):
-        raise DataError(f"the run's data ({settings.name}) are no picture files")
+        raise DataError(f"the run's data ({settings.name}) are not picture files")
     environment, stored = _read_json(run / ENVIRONMENT), _read_json(run / SPLIT)
     with where_run_began(environment, folders) as places, _as_data_error():
         dataset = pictures.load(settings, places)

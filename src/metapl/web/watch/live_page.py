@@ -145,7 +145,7 @@ class LivePage:
         ]
         if not self.begun:
             names = " or ".join(map(str, self._places))
-            return [Text(f"No run has begun in {names} yet. This page will show it.")]
+            return [Text(f"No run has started in {names} yet. This page will show it.")]
         if not self.at_work:
             blocks += self._endings(loaded)
         elif not blocks:
@@ -167,7 +167,7 @@ class LivePage:
         gone = [path for path in [*self._worked, *self._scan.gone] if not os.path.isdir(path)]
         shown = [path for path in names if path in self._worked] or list(names)
         endings = [sentences.ending(names[path], read_run(path)) for path in shown[:MOST_ENDINGS]]
-        endings += [Text(f"The folder {path} is gone.", "warning") for path in dict.fromkeys(gone)]
+        endings += [Text(f"The folder {path} no longer exists.", "warning") for path in dict.fromkeys(gone)]
         if len(shown) > MOST_ENDINGS:
             endings.append(Text(f"{len(shown) - MOST_ENDINGS} more have ended, too."))
-        return endings or [Text("No process works there any more.")]
+        return endings or [Text("No process is working there any more.")]
