@@ -58,6 +58,35 @@ def test_a_collapse_does_not_flatten_the_plot(study, accuracies):
     assert forest.draw(study, []) == ""
 
 
+def test_confirmatory_comparisons_are_answered_first_in_words(study, tmp_path):
+    arms = {"a": Arm("two_moons_mpl", title="ours", about="What we do."), "b": Arm("two_moons_mpl", title="control")}
+    pairs = (Pair("a", "b", "confirmatory", title="ours or not"), Pair("b", "a"))
+    shown = dataclasses.replace(study, arms=arms, pairs=pairs, cases={"x": StudyCase("few"), "y": StudyCase("many")})
+    near, gain = np.array([80.0, 81.0, 82.0, 83.0]), np.array([5.0, 5.1, 5.2, 5.3])
+    accuracies = {
+        ("x", "a"): near + gain,
+        ("x", "b"): near,
+        ("y", "a"): near + np.array([1.0, -1.1, 1.0, -1.0]),
+        ("y", "b"): near,
+    }
+    assert [words for _, words, _ in report.answers(shown, comparisons(shown, accuracies))] == [
+        "better",
+        "no difference shown",
+    ]
+    worse = accuracies | {("x", "a"): near - gain}
+    assert report.answers(shown, comparisons(shown, worse))[0][1] == "worse"
+    del accuracies["y", "b"]
+    titles, lines = report.accuracy_table(shown, Tables({"accuracy": accuracies}, "test"))
+    assert titles == ["arm", "few", "many"]
+    assert lines == [["ours", "86.65 ± 1.42", "81.47 ± 1.33"], ["control", "81.50 ± 1.29", "–"]]
+    for text in (
+        path.read_text() for path in report.write(shown, tmp_path, Tables({"accuracy": accuracies}, "test"), "")
+    ):
+        assert "few: ours or not" in text
+        assert "81.50 → 86.65" in text
+    assert "What we do." in (tmp_path / "study.html").read_text()
+
+
 def test_one_seed_has_no_spread():
     result = report.arm_results({("x", "a"): np.array([80.0])})[0]
     assert report.accuracy(result) == "80.00"

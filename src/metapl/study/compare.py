@@ -3,6 +3,8 @@
 A difference is taken seed by seed: both arms have the same labels, first weights and batches. Its 95 % interval is
 Student's. The p-values of all confirmatory comparisons of a study are corrected together (Holm, 1979). Exploratory
 comparisons are not corrected, and are marked as such.
+
+A pair over cases is compared once: each case, for instance a draw of the labels, counts as one pair of means.
 """
 
 from collections.abc import Mapping
@@ -12,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.evaluate.statistics import Paired, holm, mean_and_std, p_value, paired
-from metapl.study.settings import Kind, Study
+from metapl.study.settings import Pair, Study
 
 Accuracies = Mapping[tuple[str, str], NDArray[np.float64]]  # (case, arm) -> accuracy of each seed, in percent
 
@@ -27,13 +29,15 @@ class ArmResult(NamedTuple):
     seeds: int
 
 
+ALL_CASES = ""
+
+
 class Comparison(NamedTuple):
     """One paired difference, in percentage points."""
 
-    case: str
-    arm: str
-    control: str
-    kind: Kind
+    case: str  # ALL_CASES for a pair over cases
+    pair: Pair
+    means: tuple[float, float]  # accuracy of the control and of the arm
     difference: Paired
     p: float | None  # of a paired t-test; None with fewer than two seeds
     corrected: float | None  # by Holm, over the study's confirmatory comparisons; None for exploratory ones
@@ -45,22 +49,27 @@ def arm_results(accuracies: Accuracies) -> list[ArmResult]:
 
 
 def comparisons(study: Study, accuracies: Accuracies) -> list[Comparison]:
-    """All pairs in all cases that both arms have finished."""
-    found = [
-        Comparison(
-            case,
-            pair.arm,
-            pair.control,
-            pair.kind,
-            paired(accuracies[case, pair.arm], accuracies[case, pair.control]),
-            p_value(accuracies[case, pair.arm] - accuracies[case, pair.control]),
-            None,
-        )
+    """All pairs over cases, then all other pairs in all cases that both arms have finished."""
+    found = [one for pair in study.pairs if pair.over == "cases" for one in _over_cases(study, pair, accuracies)]
+    found += [
+        _compare(case, pair, accuracies[case, pair.arm], accuracies[case, pair.control])
         for case in study.cases
         for pair in study.pairs
-        if (case, pair.arm) in accuracies and (case, pair.control) in accuracies
+        if pair.over == "seeds" and (case, pair.arm) in accuracies and (case, pair.control) in accuracies
     ]
-    places = [i for i, one in enumerate(found) if one.kind == "confirmatory" and one.p is not None]
+    places = [i for i, one in enumerate(found) if one.pair.kind == "confirmatory" and one.p is not None]
     for place, corrected in zip(places, holm([found[i].p or 0.0 for i in places]), strict=True):
         found[place] = found[place]._replace(corrected=corrected)
     return found
+
+
+def _over_cases(study: Study, pair: Pair, accuracies: Accuracies) -> list[Comparison]:
+    """One comparison of the cases' means; none if no case has both arms."""
+    cases = [case for case in study.cases if (case, pair.arm) in accuracies and (case, pair.control) in accuracies]
+    arm, control = (np.array([np.mean(accuracies[case, name]) for case in cases]) for name in (pair.arm, pair.control))
+    return [_compare(ALL_CASES, pair, arm, control)] if cases else []
+
+
+def _compare(case: str, pair: Pair, arm: NDArray[np.float64], control: NDArray[np.float64]) -> Comparison:
+    means = float(np.mean(control)), float(np.mean(arm))
+    return Comparison(case, pair, means, paired(arm, control), p_value(arm - control), None)

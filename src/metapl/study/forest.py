@@ -1,4 +1,4 @@
-"""A forest plot: every paired difference with its interval, one line each."""
+"""A forest plot: every paired difference with its interval, one line each, case by case."""
 
 import io
 import textwrap
@@ -8,33 +8,37 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from metapl.study.compare import Comparison
+from metapl.study.compare import ALL_CASES, Comparison
 from metapl.study.settings import Study
 
 COLOURS = {"confirmatory": "#1b6ca8", "exploratory": "#8a8a8a"}
 COLLAPSE = 10.0  # points: a larger difference would flatten all others, so it is written at the edge instead
-LETTERS = 62  # of a label, on one line
+LETTERS = 54  # of a name, on one line
+INCHES = 0.36  # of a line
 
 
 def draw(study: Study, comparisons: Sequence[Comparison]) -> str:
     """Return the plot as SVG, or "" if there is nothing to draw."""
     if not comparisons:
         return ""
-    figure = Figure(figsize=(11, 1.2 + 0.45 * len(comparisons)), layout="constrained")
+    lines = _lines(study, comparisons)
+    figure = Figure(figsize=(9.5, 1.2 + INCHES * len(lines)), layout="constrained")
     axes = figure.add_subplot()
     edge = reach(comparisons)
-    for place, one in enumerate(reversed(comparisons)):
-        _draw_one(axes, place, one, edge)
+    for place, line in enumerate(lines):
+        if not isinstance(line, str):
+            _draw_one(axes, place, line, edge)
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_xlim(-edge, edge)
-    labels = ["\n".join(textwrap.wrap(label(study, one), LETTERS)) for one in reversed(comparisons)]
-    axes.set_yticks(range(len(comparisons)), labels, fontsize="small")
-    axes.set_xlabel("difference of accuracy in points, 95 % interval")
-    for kind, colour in COLOURS.items():
-        if any(one.kind == kind for one in comparisons):
-            axes.plot([], [], "o-", color=colour, label=kind)
-    axes.legend(frameon=False, fontsize="small", loc="lower right")
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    _name_lines(axes, study, lines)
+    axes.set_xlabel("← worse    difference of accuracy in points, with its 95 % interval    better →")
+    kinds = [kind for kind in COLOURS if any(one.pair.kind == kind for one in comparisons)]
+    for kind in kinds if len(kinds) > 1 else ():
+        axes.plot([], [], "o-", color=COLOURS[kind], label=kind)
+    if len(kinds) > 1:
+        axes.legend(frameon=False, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    axes.spines[["top", "right", "left"]].set_visible(False)
     text = io.StringIO()
     FigureCanvasSVG(figure).print_svg(text, metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
@@ -46,21 +50,63 @@ def reach(comparisons: Sequence[Comparison]) -> float:
     return 1.1 * max(shown, default=1.0) or 1.0
 
 
+def name(study: Study, one: Comparison) -> str:
+    """What is compared."""
+    arm, control = (study.arms[arm].title or arm for arm in (one.pair.arm, one.pair.control))
+    return one.pair.title or f"{arm} − {control}"
+
+
+def case_of(study: Study, one: Comparison) -> str:
+    """What the comparison's case is called; "" if there is only one."""
+    if one.case == ALL_CASES:
+        return "all cases together"
+    return study.cases[one.case].title or one.case if len(study.cases) > 1 else ""
+
+
 def label(study: Study, one: Comparison) -> str:
-    """What a comparison is called."""
-    case = f"{study.cases[one.case].title or one.case}: " if len(study.cases) > 1 else ""
-    return f"{case}{study.arms[one.arm].title or one.arm} − {study.arms[one.control].title or one.control}"
+    """The case, and what is compared."""
+    case = case_of(study, one)
+    return f"{case}: {name(study, one)}" if case else name(study, one)
+
+
+def _lines(study: Study, comparisons: Sequence[Comparison]) -> list[str | Comparison]:
+    """The comparisons from top to bottom, each case under its name."""
+    lines: list[str | Comparison] = []
+    before = ""
+    for one in comparisons:
+        if (case := case_of(study, one)) != before:
+            lines.append(case)
+            before = case
+        lines.append(one)
+    return lines
+
+
+def _name_lines(axes: Axes, study: Study, lines: Sequence[str | Comparison]) -> None:
+    names = [line if isinstance(line, str) else "\n".join(textwrap.wrap(name(study, line), LETTERS)) for line in lines]
+    axes.set_yticks(range(len(lines)), names, fontsize="small")
+    axes.tick_params("y", length=0)
+    for tick, line in zip(axes.get_yticklabels(), lines, strict=True):
+        tick.set_fontweight("bold" if isinstance(line, str) else "normal")
 
 
 def _draw_one(axes: Axes, place: int, one: Comparison, edge: float) -> None:
-    mean, colour = one.difference.mean, COLOURS[one.kind]
+    mean, colour = one.difference.mean, COLOURS[one.pair.kind]
+    axes.text(
+        1.02, place, numbers(one), color=colour, va="center", fontsize="small", transform=axes.get_yaxis_transform()
+    )
     if abs(mean) >= COLLAPSE:
         left = mean < 0
-        axes.text(-edge if left else edge, place, f"{'◀' if left else '▶'} {mean:+.1f}", color=colour, va="center",
+        axes.text(-edge if left else edge, place, "◀" if left else "▶", color=colour, va="center",
                   ha="left" if left else "right", fontsize="small")  # fmt: skip
         return
     axes.plot(_ends(one), [place, place], color=colour, linewidth=2)
     axes.plot(mean, place, "o", color=colour)
+
+
+def numbers(one: Comparison) -> str:
+    """The difference, and its interval if there is one."""
+    d = one.difference
+    return f"{d.mean:+.2f}" if d.low is None or d.high is None else f"{d.mean:+.2f} [{d.low:+.2f}, {d.high:+.2f}]"
 
 
 def _ends(one: Comparison) -> tuple[float, float]:

@@ -15,6 +15,7 @@ from metapl.study.settings import (
     FigureKind,
     FigureSettings,
     Kind,
+    Over,
     Pair,
     PaperScores,
     Score,
@@ -191,6 +192,7 @@ def _choices(study: Study) -> list[tuple[str, str, tuple[str, ...]]]:
     """Words that must be one of a few."""
     return [
         *(("pairs: kind", pair.kind, get_args(Kind)) for pair in study.pairs),
+        *(("pairs: over", pair.over, get_args(Over)) for pair in study.pairs),
         *(("scores", score, get_args(Score)) for score in study.scores),
         ("figure.kind", study.figure.kind, get_args(FigureKind)),
     ]

@@ -17,6 +17,8 @@ from metapl.system.escape import markdown as escape_markdown
 MARKDOWN, PAGE = "study.md", "study.html"
 PARTS: dict[Part, str] = {"test": "test", "val": "validation"}
 TITLES: dict[Score, str] = {"accuracy": "accuracy", "top5_accuracy": "top-5 accuracy", "real_accuracy": "ReaL"}
+DIFFERENCES = ("accuracy (%)", "difference (points)", "ahead in", "p", "kind")
+SIGNIFICANT = 0.05
 
 
 class Tables(NamedTuple):
@@ -44,10 +46,11 @@ def write(study: Study, out: Path, tables: Tables, command: str) -> list[Path]:
 
 def table(study: Study, tables: Tables) -> Table:
     """The accuracies, for a terminal."""
-    shown = Table("case", "arm", title=study.title)
-    for title in _titles(tables):
+    titles, lines = accuracy_table(study, tables)
+    shown = Table(titles[0], title=study.title)
+    for title in titles[1:]:
         shown.add_column(title, justify="right")
-    for row in rows(study, tables):
+    for row in lines:
         shown.add_row(*row)
     return shown
 
@@ -55,11 +58,42 @@ def table(study: Study, tables: Tables) -> Table:
 def difference_table(study: Study, accuracies: Accuracies) -> Table:
     """The paired differences, for a terminal."""
     shown = Table("comparison")
-    for title in ("difference (points)", "ahead in", "p", ""):
+    for title in DIFFERENCES:
         shown.add_column(title, justify="right")
     for one in comparisons(study, accuracies):
         shown.add_row(forest.label(study, one), *_difference_cells(one))
     return shown
+
+
+def answers(study: Study, pairs: Sequence[Comparison]) -> list[tuple[str, str, str]]:
+    """What the confirmatory comparisons say: what was compared, a verdict in words, and the difference."""
+    return [
+        (forest.label(study, one), verdict(one), f"{forest.numbers(one)} points{_p_in_words(one)}")
+        for one in pairs
+        if one.pair.kind == "confirmatory"
+    ]
+
+
+def verdict(one: Comparison) -> str:
+    """Whether a confirmatory difference can be told from chance."""
+    if one.corrected is None or one.corrected >= SIGNIFICANT:
+        return "no difference shown"
+    return "better" if one.difference.mean > 0 else "worse"
+
+
+def _p_in_words(one: Comparison) -> str:
+    return "" if one.corrected is None else f", p {one.corrected:.2g}"
+
+
+def accuracy_table(study: Study, tables: Tables) -> tuple[list[str], list[list[str]]]:
+    """Titles and lines: arms by cases; case by case if there are numbers of the paper, or several scores."""
+    if len(tables.scores) > 1 or any(arm.paper for arm in study.arms.values()):
+        return ["case", "arm", *_titles(tables)], rows(study, tables)
+    results = {(one.case, one.arm): accuracy(one) for one in arm_results(tables.accuracies)}
+    cases = [case for case in study.cases if any(case == key[0] for key in results)]
+    arms = [arm for arm in study.arms if any(arm == key[1] for key in results)]
+    lines = [[study.arms[arm].title or arm, *(results.get((case, arm), "–") for case in cases)] for arm in arms]
+    return ["arm", *(study.cases[case].title or case for case in cases)], lines
 
 
 def rows(study: Study, tables: Tables) -> list[list[str]]:
@@ -80,19 +114,18 @@ def markdown(study: Study, tables: Tables, pairs: Sequence[Comparison], notes: t
     lines = [f"# {escape_markdown(study.title)}", "", escape_markdown(study.question), "", f"Command: `{command}`", ""]
     if remark:
         lines += [remark, ""]
-    lines += [f"{_seeds(study)} {PARTS[tables.part].capitalize()} accuracy in percent, mean ± std."]
-    titles = ["case", "arm", *_titles(tables)]
-    lines += ["", f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-    lines += [f"| {' | '.join(map(escape_markdown, row))} |" for row in rows(study, tables)]
+    for what, words, difference in answers(study, pairs):
+        lines.append(f"- {escape_markdown(what)}: **{words}**, {difference}")
+    lines += ["", f"{_seeds(study)} {PARTS[tables.part].capitalize()} accuracy in percent, mean ± std.", ""]
+    titles, cells = accuracy_table(study, tables)
+    lines += _markdown_table(titles, [[cell[0], *map(escape_markdown, cell[1:])] for cell in cells])
     if pairs:
         lines += [
             "",
-            "Paired differences in points, seed by seed, with 95 % intervals; p of confirmatory comparisons is ",
+            "Paired differences in points with 95 % intervals; p of confirmatory comparisons is corrected for their",
         ]
-        lines[-1] += "corrected for their number (Holm)."
-        lines += ["", "| comparison | difference | ahead in | p | kind |", "|---|---|---|---|---|"]
-        for pair in pairs:
-            lines.append(f"| {escape_markdown(forest.label(study, pair))} | {' | '.join(_difference_cells(pair))} |")
+        lines[-1] += " number (Holm)."
+        lines += ["", *_markdown_table(["comparison", *DIFFERENCES], _difference_rows(study, pairs))]
     return "\n".join(lines) + "\n"
 
 
@@ -101,15 +134,21 @@ def page(study: Study, tables: Tables, pairs: Sequence[Comparison], notes: tuple
     command, remark = notes
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(resources.files("metapl.study").joinpath("page.html").read_text("utf-8"))
+    titles, lines = accuracy_table(study, tables)
+    shown = {arm for _, arm in tables.accuracies}
     return template.render(
         study=study,
         seeds=_seeds(study),
         part=PARTS[tables.part],
         command=command,
         remark=remark,
-        titles=_titles(tables),
-        rows=rows(study, tables),
-        pairs=[(forest.label(study, pair), *_difference_cells(pair)) for pair in pairs],
+        answers=answers(study, pairs),
+        titles=titles,
+        rows=lines,
+        words=2 if titles[0] == "case" else 1,
+        abouts=[(arm.title or name, arm.about) for name, arm in study.arms.items() if arm.about and name in shown],
+        difference_titles=DIFFERENCES,
+        pairs=_difference_rows(study, pairs),
         plot=forest.draw(study, pairs),
         figure=figure.draw(study, tables.accuracies, tables.curves),
     )
@@ -139,8 +178,20 @@ def _seeds(study: Study) -> str:
     return f"{count} {'seed' if numbers == [1] else 'seeds'} from {study.first_seed} on."
 
 
-def _difference_cells(one: Comparison) -> tuple[str, str, str, str]:
-    d = one.difference
-    interval = "" if d.low is None or d.high is None else f" [{d.low:+.2f}, {d.high:+.2f}]"
+def _markdown_table(titles: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        f"| {' | '.join(map(escape_markdown, titles))} |",
+        "|---" * len(titles) + "|",
+        *(f"| {' | '.join((escape_markdown(line[0]), *line[1:]))} |" for line in lines),
+    ]
+
+
+def _difference_rows(study: Study, pairs: Sequence[Comparison]) -> list[list[str]]:
+    return [[forest.label(study, one), *_difference_cells(one)] for one in pairs]
+
+
+def _difference_cells(one: Comparison) -> tuple[str, str, str, str, str]:
     p = one.corrected if one.corrected is not None else one.p
-    return f"{d.mean:+.2f}{interval}", f"{d.better} of {d.n}", "–" if p is None else f"{p:.2g}", one.kind
+    before, after = one.means
+    ahead = f"{one.difference.better} of {one.difference.n}"
+    return (f"{before:.2f} → {after:.2f}", forest.numbers(one), ahead, "–" if p is None else f"{p:.2g}", one.pair.kind)

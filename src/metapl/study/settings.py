@@ -13,6 +13,7 @@ from annotated_types import Ge, Lt, MinLen
 
 Settings = dict[str, Any]
 Kind = Literal["confirmatory", "exploratory"]
+Over = Literal["seeds", "cases"]
 Part = Literal["test", "val"]  # what accuracies are measured on
 Score = Literal["accuracy", "top5_accuracy", "real_accuracy"]
 FigureKind = Literal["none", "bars", "lines", "curves"]
@@ -57,6 +58,8 @@ class Arm:
     """The preset with --small; none named: the preset's name with `small.preset_suffix`."""
     title: str = ""
     """What the table calls it."""
+    about: str = ""
+    """What it is, in a sentence for readers who do not know the title's words."""
     set: Settings | None = None
     """Settings that make the arm."""
     cases: tuple[str, ...] = ()
@@ -77,6 +80,11 @@ class Pair:
     control: str = ""
     kind: Kind = "exploratory"
     """confirmatory: fixed before the runs, and corrected for the number of such comparisons (Holm)."""
+    title: str = ""
+    """What the comparison is called; none: "ARM − CONTROL"."""
+    over: Over = "seeds"
+    """seeds: compare seed by seed, in each case. cases: compare case by case, with the means over a case's seeds; for
+    cases that are draws of the same task."""
 
 
 @dataclass(frozen=True)
