@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import re
+import time
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def test_a_full_disk_is_told_of_in_a_sentence_after_the_tables(tmp_path, monkeyp
     accuracies = np.ones(3)
     config = demo._config("supervised", DEMO)
     outcomes = {name: demo.Outcome(config, None, [], accuracies, 0.0, None, None) for name in demo.METHODS}
-    monkeypatch.setattr(demo, "_train_all", lambda *_: outcomes)
+    monkeypatch.setattr(demo.Training, "finish", lambda *_: outcomes)
     monkeypatch.setattr("os.fsync", full)
     screen = Console(file=io.StringIO(), width=200)
     words = "could not be written: No space .* start again; the tables above are complete"
@@ -90,6 +91,38 @@ def test_the_screen_shows_every_method_and_that_work_went_on(folder):
     for title, _ in demo.METHODS.values():
         assert title in screen
     assert "20 of 20 steps" in screen
+
+
+def few_methods(monkeypatch, cores):
+    monkeypatch.setattr(
+        demo, "METHODS", {"pseudo_labels": demo.METHODS["pseudo_labels"], "supervised": ("Supervised", ())}
+    )
+    monkeypatch.setattr("metapl.system.runtime.cores", lambda: cores)
+    return demo.Training(DEMO)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_methods_train_beside_other_work_if_there_is_a_core_for_them(folder, monkeypatch, cores):
+    training = few_methods(monkeypatch, cores)
+    with training.beside():
+        if cores > 1:
+            training._futures["supervised"].result(timeout=60)
+            assert not training._futures["pseudo_labels"].cancelled()
+        else:
+            time.sleep(0.2)
+            assert not any(future.done() for future in training._futures.values())
+    outcomes = training.finish(Console(file=io.StringIO()))
+    rows = list(csv.DictReader((folder / "accuracies.csv").read_text().splitlines()))
+    assert list(outcomes) == ["pseudo_labels", "supervised"]
+    for name, outcome in outcomes.items():
+        assert outcome.accuracies.tolist() == [float(row[name]) for row in rows]
+
+
+def test_an_error_in_the_other_work_ends_the_training(monkeypatch):
+    training = few_methods(monkeypatch, 2)
+    with pytest.raises(KeyboardInterrupt), training.beside():
+        raise KeyboardInterrupt
+    assert all(future.done() for future in training._futures.values())
 
 
 def test_methods_are_compared_on_the_same_data(folder):

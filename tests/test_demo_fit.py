@@ -16,7 +16,8 @@ def test_the_demo_fits_pictures_first_and_names_the_page(tmp_path, monkeypatch, 
     calls = []
     monkeypatch.setattr("metapl.system.runtime.start", lambda **_: None)
     monkeypatch.setattr(demo_fit, "fit", lambda data, request, out, console: calls.append((data, request.budget, out)))
-    monkeypatch.setattr(demo, "compare", lambda settings, out, console: calls.append(settings.datasets))
+    monkeypatch.setattr(demo.Training, "_train", lambda training, name: None)
+    monkeypatch.setattr(demo, "compare", lambda settings, out, console, begun: calls.append(settings.datasets))
     cli.main(["demo", "--datasets", "3", "--out", str(tmp_path / "a")])
     assert calls == [(str(tmp_path / "a" / "pictures"), demo_fit.BUDGET, tmp_path / "a" / "fit"), 3]
     assert (tmp_path / "a" / "fit" / "report.html").as_uri() in capsys.readouterr().out.replace("\n", "")

@@ -6,8 +6,9 @@ import io
 import json
 import threading
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,7 +28,7 @@ from metapl.report import moons_film, moons_page, moons_panels, two_moons
 from metapl.runs import runlog
 from metapl.system import runtime
 from metapl.system.disk import explaining_disk_errors, write_atomically
-from metapl.train.loop import Hooks, Trained, train
+from metapl.train.loop import Hooks, Trained, Watch, train
 from metapl.train.program import prepare
 from metapl.types import Metrics
 
@@ -85,9 +86,12 @@ class Outcome:
     course: moons_film.Course
 
 
-def compare(demo: Demo, out: Path, console: Console) -> None:
-    """Train every method on every data set, print the tables, write the files into the empty folder `out`."""
-    outcomes = _train_all(demo, console)
+def compare(demo: Demo, out: Path, console: Console, begun: "Training | None" = None) -> None:
+    """Train every method on every data set, print the tables, write the files into the folder `out`.
+
+    `begun` is a training that has begun already, beside other work.
+    """
+    outcomes = (begun or Training(demo)).finish(console)
     summary = summarize(outcomes)
     console.print(results_table(summary), differences_table(summary))
     with explaining_disk_errors(out, then="start again; the tables above are complete"):
@@ -115,40 +119,82 @@ def _page(demo: Demo, outcomes: dict[str, Outcome], summary: dict[str, Any]) -> 
     return moons_page.page(summary, courses, FAMILIES, panels, SUCCESS)
 
 
-def _train_all(demo: Demo, console: Console) -> dict[str, Outcome]:
-    """Train the methods, as many at once as there are cores: steps this small use only one core."""
-    stop, seeds = threading.Event(), list(range(demo.seed, demo.seed + demo.datasets))
-    with runlog.progress(console) as screen, ThreadPoolExecutor(runtime.cores()) as pool:
+class Training:
+    """All methods in training, as many at once as there are cores: steps this small use only one core.
 
-        def train_method(name: str) -> Outcome:
+    It may begin beside other work, unseen, and with a core less; `finish` shows it, and uses all cores.
+    """
+
+    def __init__(self, demo: Demo) -> None:
+        self._demo, self._cores = demo, runtime.cores()
+        self._pool, self._stop = ThreadPoolExecutor(self._cores), threading.Event()
+        self._places = threading.Semaphore(0)  # methods that may train at once
+        self._screen: runlog.Screen | None = None
+        self._futures: dict[str, Future[Outcome]] = {}
+
+    @contextmanager
+    def beside(self) -> Iterator[None]:
+        """Train while the block does something else, and leave it a core; an error in the block ends the training."""
+        self._begin(self._cores - 1)
+        try:
+            yield
+        except BaseException:
+            self._end()
+            raise
+
+    def finish(self, console: Console) -> dict[str, Outcome]:
+        """Show the training until all methods are done, and return what came out."""
+        with runlog.progress(console) as self._screen:
+            try:
+                self._begin(self._cores)
+                for future in wait(self._futures.values(), return_when=FIRST_EXCEPTION).done:
+                    future.result()
+                return {name: self._futures[name].result() for name in METHODS}
+            finally:  # also after Ctrl-C: the threads must stop
+                self._end()
+
+    def _begin(self, at_once: int) -> None:
+        """Let so many methods train at once, the longest ones first: nobody waits for a long one at the end."""
+        free = at_once - (self._cores - 1 if self._futures else 0)
+        if not self._futures:
+            self._futures = {name: self._pool.submit(self._train, name) for name in reversed(METHODS)}
+        if free:
+            self._places.release(free)
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._places.release(self._cores)  # nobody waits for a place any more
+        self._pool.shutdown(cancel_futures=True)
+
+    def _train(self, name: str) -> Outcome:
+        with self._places:
+            demo, seeds = self._demo, list(range(self._demo.seed, self._demo.seed + self._demo.datasets))
             config = moons_film.pausing(_config(name, demo))
             datasets = data.load(config.data, seeds, ())
             program = prepare(config, datasets)
             camera = moons_film.Camera(config, program)
-            guards = guarding(
-                runlog.keeper(config, seeds, datasets[0]), tell=lambda _: None
-            )  # a method that diverges ends it
-            watch = screen.watch(METHODS[name][0], config, listeners=[guards])
-
-            def watch_until_stopped(stage: int, done: int, metrics: Metrics) -> None:
-                if stop.is_set():
-                    raise InterruptedError
-                watch(stage, done, metrics)
-
             start = time.monotonic()
-            hooks = Hooks(watch_until_stopped, between=camera.between)
+            hooks = Hooks(self._watch(name, config, seeds, datasets[0]), between=camera.between)
             trained = train(config, seeds, datasets, hooks, program)
             accuracies = held_out.accuracies(trained, config.augmentation, datasets)
             seconds = time.monotonic() - start
             course = moons_film.course(trained, camera.frames, config.augmentation, datasets)
             return Outcome(config, trained, datasets[:SHOWN], accuracies, seconds, camera.frames, course)
 
-        try:
-            return dict(zip(METHODS, pool.map(train_method, METHODS), strict=True))
-        except BaseException:  # also Ctrl-C: the other threads must stop, too
-            stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    def _watch(self, name: str, config: Config, seeds: list[int], dataset: Dataset) -> Watch:
+        guards = guarding(runlog.keeper(config, seeds, dataset), tell=lambda _: None)  # a method that diverges ends it
+        guard, shown = runlog.reports(config, [guards]), list[Watch]()
+
+        def watch(stage: int, done: int, metrics: Metrics) -> None:
+            if self._stop.is_set():
+                raise InterruptedError
+            guard(stage, done, metrics)
+            if self._screen and not shown:
+                shown.append(self._screen.watch(METHODS[name][0], config))
+            for show in shown:
+                show(stage, done, metrics)
+
+        return watch
 
 
 def _config(name: str, demo: Demo) -> Config:

@@ -29,11 +29,11 @@ class DemoFlags:
 def demo(args: Sequence[str]) -> None:
     """See metapl at work: fit digits, and compare the methods on TwoMoon.
 
-    First writes scikit-learn's digits as PNGs and runs metapl fit on them, as you would on your own pictures. Then
-    trains Supervised, Pseudo Labels, MPL, UDA and MPL+UDA on the same random data sets, and MPL without its feedback as
-    the control. Prints tables, and writes fit/report.html, the page of the fit; summary.json, accuracies.csv (one row
-    for each data set), two_moons.png; and two_moons.html, a page that shows how the decision regions change during
-    training. Takes three to four minutes on two cores.
+    First writes scikit-learn's digits as PNGs and runs metapl fit on them, as you would on your own pictures. Then, and
+    on the other cores meanwhile, trains Supervised, Pseudo Labels, MPL, UDA and MPL+UDA on the same random data sets,
+    and MPL without its feedback as the control. Prints tables, and writes fit/report.html, the page of the fit;
+    summary.json, accuracies.csv (one row for each data set), two_moons.png; and two_moons.html, a page that shows how
+    the decision regions change during training. Takes two to three minutes on two cores.
 
     Examples:
       metapl demo
@@ -43,14 +43,15 @@ def demo(args: Sequence[str]) -> None:
     validate(flags)
     out = claim(flags.out or next_free(Path("runs/demo")))
     runtime.start(quick_compile=True)
-    terminal = Terminal()
+    terminal, training = Terminal(), comparison.Training(flags.demo)
     if flags.pictures:
         from metapl.demo_fit import fit_digits  # imported here: --help must not wait for it
 
         say(terminal, "1. metapl fit, on digits as pictures", style="bold")
-        page = fit_digits(out, terminal)
+        with training.beside():
+            page = fit_digits(out, terminal)
         say(terminal, "2. The methods on TwoMoon", style="bold")
-    comparison.compare(flags.demo, out, terminal)
+    comparison.compare(flags.demo, out, terminal, training)
     say(terminal, f"Wrote {out}/summary.json, accuracies.csv, two_moons.png and the page {out}/two_moons.html")
     if flags.pictures:
         say(terminal, f"Open the page of the fit: {page.absolute().as_uri()}")

@@ -49,6 +49,11 @@ class Reports:
                 listen(stage, step, numbers)
 
 
+def reports(config: Config, listeners: Sequence[Listen]) -> Reports:
+    """Make the `Watch` of a run with these settings."""
+    return Reports([sum(stage.steps for stage in config.stages[: i + 1]) for i in range(len(config.stages))], listeners)
+
+
 class WatchRun(Protocol):
     """Makes the `Watch` of one run; `done` steps came before this session. Listeners come before the screen."""
 
@@ -68,13 +73,12 @@ def progress(console: Console) -> Iterator[Screen]:
     with screen.bars(console) if console.is_terminal else screen.lines(console) as begin:
 
         def watch(title: str, config: Config, done: int = 0, listeners: Sequence[Listen] = ()) -> Reports:
-            ends = [sum(stage.steps for stage in config.stages[: i + 1]) for i in range(len(config.stages))]
-            show = begin(title, done, ends[-1], "steps")
+            show = begin(title, done, sum(stage.steps for stage in config.stages), "steps")
 
             def listen(stage: int, step: int, numbers: Numbers) -> None:
                 show(step, numbers, examples_per_step(config, stage, numbers))
 
-            return Reports(ends, [*listeners, listen])
+            return reports(config, [*listeners, listen])
 
         def counting(title: str, total: int) -> Count:
             show = begin(title, 0, total, "examples")
