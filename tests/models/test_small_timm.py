@@ -11,11 +11,12 @@ from safetensors.numpy import save_file
 
 from metapl import models
 from metapl.models.convnext import ConvNeXt
-from metapl.models.pretrained import from_timm, to_timm
+from metapl.models.pretrained import from_timm
 from metapl.models.vit import ViT
 from metapl.weights import _flat, load
 from tests.models import timm_like
 from tests.models.small_timm import NETWORKS, OURS, filled, tensor, tensors
+from tests.models.to_timm import to_timm
 
 SIDES = {"native": (16, 16), "larger": (33, 46), "smaller": (12, 8)}
 

