@@ -18,19 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import h11
-import jax
-import numpy as np
 from PIL import Image
 
+from faults.random_run import make_run
 from faults.report import FailedError
 from faults.sets import CLASSES, pictures
-from metapl import config as configs
-from metapl import models, weights
 from metapl.data.reading.decode import DataError
 from metapl.evaluate import predictor as predictors
 from metapl.fit import label_file
-from metapl.inference.forward import weight_shapes
-from metapl.schema import to_dict
 from metapl.web.label import queue
 from metapl.web.label.routes import LABEL
 from metapl.web.replies import Site
@@ -39,7 +34,6 @@ from metapl.web.serve.routes import SERVE
 from metapl.web.server import Limits, Server
 from metapl.web.watch.live_page import LivePage
 from metapl.web.watch.routes import WATCH
-from metapl.weights import Example
 
 LIMITS = Limits(max_bytes=100_000, head_s=2, body_s=0.5, linger_s=0.1, stop_s=1)
 PATIENCE_S = 10.0  # for a reply
@@ -51,14 +45,6 @@ PATHS = {
     "label": ("/", "/page.css", "/api/pictures", "/api/pictures/0.png", "/api/pictures/5.png"),
     "watch": ("/", "/body", "/version?have=0", "/favicon.ico"),
 }
-SETTINGS = """
-[data]
-name = "folder"
-size = 6
-[model]
-name = "mlp"
-hidden = [4]
-"""
 
 
 class _Recording(Server):
@@ -160,20 +146,8 @@ def _running(site: str) -> _Recording:
     return server
 
 
-def _run(place: Path) -> Path:
-    """A run with random weights."""
-    config = configs.parse(SETTINGS, "a campaign of faults")
-    example = Example((6, 6, 3), "uint8")
-    like = jax.ShapeDtypeStruct((1, *example.shape), example.dtype)
-    shapes = weight_shapes(models.build(config.model, len(CLASSES)), config.augmentation, like)
-    drawn = jax.tree.map(lambda leaf: np.random.RandomState(0).normal(size=leaf.shape).astype(np.float32), shapes)
-    (place / "config.toml").write_text(configs.dump(config), "utf-8")
-    weights.save(place / "weights.safetensors", drawn, to_dict(config.model), CLASSES, example)
-    return place
-
-
 def _network(place: Path) -> ServedNetwork:
-    predictor = predictors.load(_run(place))
+    predictor = predictors.load(make_run(place, CLASSES))
     served = ServedNetwork(predictor, facts("mine", place, predictor), None, "there are none")
     served.warm_up()
     return served
@@ -185,7 +159,7 @@ def _queue(place: Path) -> queue.LabelQueue:
 
 
 def _page(place: Path) -> LivePage:
-    return LivePage([_run(place)])
+    return LivePage([make_run(place, CLASSES)])
 
 
 def write_fit(place: Path) -> None:
