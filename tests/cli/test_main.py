@@ -14,17 +14,14 @@ import pytest
 from metapl import config as configs
 from metapl.cli import data
 from metapl.cli import main as cli
+from tests.exit_code import exit_code
 
 LOOKING = ("plan", "runs", "doctor", "predict", "serve")  # verbs that make no folder
 
 
 def run(capsys, *args: str) -> tuple[int, str, str]:
     """Exit code, output and error output of one call."""
-    code = 0
-    try:
-        cli.main(args)
-    except SystemExit as stop:
-        code = int(stop.code or 0)
+    code = exit_code(*args)
     out, err = capsys.readouterr()
     return code, out, err
 

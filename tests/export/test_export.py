@@ -12,21 +12,17 @@ import pytest
 from jax import export as jax_export
 from safetensors import safe_open
 
-from metapl.cli import main as cli
 from metapl.evaluate.predictor import load
 from metapl.export import check, formats
 from metapl.weights import Example
+from tests.exit_code import exit_code
 from tests.tiny_run import NAMES, SETTINGS, fit_folder, make_run, picture
 
 ALL = ("--onnx", "--stablehlo", "--safetensors")
 
 
 def give(run: Path, *words: str) -> int:
-    try:
-        cli.main(["export", str(run), *words])
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+    return exit_code("export", str(run), *words)
 
 
 @pytest.fixture(scope="module")

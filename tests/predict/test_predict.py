@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metapl.cli import main as cli
 from metapl.evaluate.predictor import load
 from metapl.inference.batches import PREDICTION
 from metapl.predict.predictions import best
 from metapl.predict.text import cell, on_a_line, path_cell
 from metapl.system.lock import take
+from tests.exit_code import exit_code
 from tests.tiny_run import NAMES, make_run, picture
 
 ODD = ("=1+1.png", "new\nline.png", 'quo"te,.png', "ünï 犬.png", "<script>.png", "esc\x1b[31m.png", "bad\udcff.png")
@@ -35,11 +35,7 @@ def photos(tmp_path, monkeypatch) -> Path:
 
 
 def predict(run: Path, *words: str) -> int:
-    try:
-        cli.main(["predict", str(run), *words])
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+    return exit_code("predict", str(run), *words)
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -104,7 +100,7 @@ def test_the_same_command_begins_a_csv_again_that_a_killed_one_has_left(run, pho
     with Path("b.csv.partial").open("w") as file:
         assert take(file)
         assert predict(run, "photos", "--csv", "b.csv") == 2
-    assert "another prediction writes b.csv.partial" in " ".join(capsys.readouterr().err.split())
+    assert "another prediction is writing b.csv.partial" in " ".join(capsys.readouterr().err.split())
 
 
 def test_json_has_an_object_on_each_line(run, photos, capsys):

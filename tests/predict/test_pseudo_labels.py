@@ -15,6 +15,7 @@ from metapl.inference.batches import PREDICTION
 from metapl.predict import predictions
 from metapl.predict.predictions import predict_batch
 from metapl.weights import Example
+from tests.exit_code import exit_code
 from tests.tiny_run import make_run, picture
 
 
@@ -34,11 +35,7 @@ def photos(tmp_path, monkeypatch) -> Path:
 
 
 def give(run: Path, *words: str) -> int:
-    try:
-        cli.main(["pseudo-label", str(run), *words])
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    return 0
+    return exit_code("pseudo-label", str(run), *words)
 
 
 def test_rows_are_the_predictions_and_names_are_the_paths(run, photos, capsys):

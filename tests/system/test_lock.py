@@ -13,7 +13,7 @@ from metapl.system.lock import FILE, held, holder, is_held, locked
 
 def test_the_second_is_refused_with_the_first_ones_pid(tmp_path):
     with locked(tmp_path):
-        words = f"process {os.getpid()} on {socket.gethostname()} is at work"
+        words = f"process {os.getpid()} on {socket.gethostname()} is working"
         with pytest.raises(ConfigError, match=words), locked(tmp_path):
             pass
         assert (tmp_path / FILE).read_text().split()[0] == str(os.getpid())
