@@ -43,7 +43,7 @@ class Example(NamedTuple):
     dtype: str  # uint8 of pictures, float32 of points
 
 
-class About(NamedTuple):
+class WeightsNotes(NamedTuple):
     """Metadata of one of our files."""
 
     class_names: tuple[str, ...]
@@ -67,7 +67,7 @@ def save(
     _sort_metadata(path)
 
 
-def about(path: Path) -> About:
+def about(path: Path) -> WeightsNotes:
     """Read the metadata of one of our files, not its weights."""
     try:
         with safe_open(path, framework="numpy") as file:
@@ -78,7 +78,7 @@ def about(path: Path) -> About:
         names = json.loads(notes["classes"])
         if not names or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ValueError
-        return About(tuple(names), _example(json.loads(notes["example"])) if "example" in notes else None)
+        return WeightsNotes(tuple(names), _example(json.loads(notes["example"])) if "example" in notes else None)
     except (KeyError, TypeError, ValueError):
         raise ConfigError(
             f"{path} does not say what its classes are: it is damaged, or not the weights of a run"

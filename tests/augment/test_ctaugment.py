@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageEnhance, ImageOps
 
 from metapl.augment import ctaugment
-from metapl.augment.ctaugment import OPS, CTAugment, Drawn
+from metapl.augment.ctaugment import OPS, CTAugment, DrawnOperations
 from tests.augment.sample_pictures import photographs
 
 LEVELS = (0.0, 0.3, 0.7, 0.99)
@@ -96,7 +96,9 @@ def test_ratings_by_hand():
     level = np.array([[0.1, 0.6, 0.7, 0.999], [0.55, 0.2, 1.0, 0.3]], np.float32)
     omega = np.array([0.2, 0.4, 1.0, 0.0], np.float32)
     before = np.linspace(0.5, 1, len(OPS) * 4, dtype=np.float32).reshape(len(OPS), 4)
-    after = np.asarray(ctaugment.learn(config, jnp.asarray(before), Drawn(jnp.asarray(op), jnp.asarray(level)), omega))
+    after = np.asarray(
+        ctaugment.learn(config, jnp.asarray(before), DrawnOperations(jnp.asarray(op), jnp.asarray(level)), omega)
+    )
     expected = before.copy()
     for o, i in np.ndindex(before.shape):
         here = (op == o) & (np.minimum(level * 4, 3).astype(int) == i)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from metapl.runs.status import Clock, Segment, Status, brief, duration, fit, main_numbers, sentence, shorten, speed
+from metapl.runs.status import Segment, SpeedClock, Status, brief, duration, fit, main_numbers, sentence, shorten, speed
 
 
 def test_numbers_are_means_over_seeds_and_histograms_their_largest_share():
@@ -12,7 +12,7 @@ def test_numbers_are_means_over_seeds_and_histograms_their_largest_share():
 
 
 def test_the_first_report_counts_from_the_start_and_later_ones_leave_the_compiling_out():
-    clock = Clock(now=100.0, done=0, total=1000)
+    clock = SpeedClock(now=100.0, done=0, total=1000)
     assert clock.rate is None
     assert clock.left(101.0) is None
     clock.update(110.0, 100)  # most of it was compiling
@@ -25,21 +25,21 @@ def test_the_first_report_counts_from_the_start_and_later_ones_leave_the_compili
 
 
 def test_reports_that_come_at_once_do_not_make_it_fast():
-    clock = Clock(now=0.0, done=0, total=1000)
+    clock = SpeedClock(now=0.0, done=0, total=1000)
     clock.update(10.0, 500)
     clock.update(10.01, 1000)
     assert clock.rate == pytest.approx(100, rel=0.01)
 
 
 def test_a_resumed_run_counts_the_steps_of_its_own_session():
-    clock = Clock(now=0.0, done=900, total=1000)
+    clock = SpeedClock(now=0.0, done=900, total=1000)
     clock.update(10.0, 950)
     assert clock.rate == pytest.approx(5)
     assert clock.left(10.0) == pytest.approx(10)
 
 
 def test_the_rate_follows_a_stage_that_is_slower():
-    clock = Clock(now=0.0, done=0, total=10**6)
+    clock = SpeedClock(now=0.0, done=0, total=10**6)
     for i in range(1, 21):
         clock.update(i, 100 * i)
     for i in range(1, 11):

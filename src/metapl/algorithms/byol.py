@@ -31,7 +31,7 @@ from annotated_types import Ge, Le
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import Encoder, Perceptron, network_of, without
+from metapl.algorithms.heads import EncoderWithHeads, HeadPerceptron, network_of, without
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
 
@@ -63,8 +63,8 @@ class State(NamedTuple):
 def build(config: BYOL, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
     optimizer = optim.build(config.optimizer, steps)
-    head = Perceptron((config.hidden, config.width), norm="hidden")
-    encoder = Encoder(network, {"projector": head, "predictor": head})
+    head = HeadPerceptron((config.hidden, config.width), norm="hidden")
+    encoder = EncoderWithHeads(network, {"projector": head, "predictor": head})
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
         online = learners.create(network, optimizer, key, views.strong, encoder.init(key, views.strong, start))

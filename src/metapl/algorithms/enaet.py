@@ -40,7 +40,7 @@ from jax.scipy.ndimage import map_coordinates
 
 from metapl import optim
 from metapl.algorithms import mixmatch
-from metapl.algorithms.side_head import Head, SideHead
+from metapl.algorithms.side_head import SideHead, SideHeadState
 from metapl.types import Array, Learner, LossTerms, MethodConfig, Metric, Network, Objective, PyTree, Views
 
 KINDS = ("projective", "affine", "similarity", "euclidean")
@@ -106,7 +106,7 @@ def objective(config: EnAET, network: Network, steps: int) -> Objective:
     mix = mixmatch.objective(mixing, network, steps)
     decoder = SideHead((config.hidden, NUMBERS), network, optim.build(config.optimizer, steps), inputs=2)
 
-    def start(learner: Learner, views: Views, key: Array) -> dict[str, Head]:
+    def start(learner: Learner, views: Views, key: Array) -> dict[str, SideHeadState]:
         keys = jax.random.split(key, len(KINDS))
         return {kind: decoder.start(learner, views.weak, own) for kind, own in zip(KINDS, keys, strict=True)}
 

@@ -21,7 +21,7 @@ from metapl.types import Array, Network, PyTree, Weights
 NETWORK = "network"
 
 
-class Perceptron(nn.Module):
+class HeadPerceptron(nn.Module):
     """[N, D] → [N, widths[-1]]: dense layers with ReLU between them."""
 
     widths: tuple[int, ...]
@@ -39,7 +39,7 @@ class Perceptron(nn.Module):
         return x
 
 
-class Encoder(NamedTuple):
+class EncoderWithHeads(NamedTuple):
     """A network without its classifier, and the heads that its features go through, one after another."""
 
     network: Network

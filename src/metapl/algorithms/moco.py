@@ -36,7 +36,7 @@ from annotated_types import Ge, Gt, Lt
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import Encoder, Perceptron, network_of
+from metapl.algorithms.heads import EncoderWithHeads, HeadPerceptron, network_of
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
 
@@ -80,7 +80,7 @@ class State(NamedTuple):
 def build(config: MoCo, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
     optimizer = optim.build(config.optimizer, steps)
-    encoder = Encoder(network, {"projector": Perceptron((config.hidden, config.width))})
+    encoder = EncoderWithHeads(network, {"projector": HeadPerceptron((config.hidden, config.width))})
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
         queries = learners.create(network, optimizer, key, views.strong, encoder.init(key, views.strong, start))

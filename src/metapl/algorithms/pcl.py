@@ -39,7 +39,7 @@ from annotated_types import Ge, Gt, Lt, MinLen
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import Encoder, Perceptron, network_of
+from metapl.algorithms.heads import EncoderWithHeads, HeadPerceptron, network_of
 from metapl.metrics import LOSSES
 from metapl.schema import ConfigError
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metric, Metrics, Network, PyTree, Views, Weights
@@ -128,7 +128,7 @@ class State(NamedTuple):
 def build(config: PCL, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
     optimizer = optim.build(config.optimizer, steps)
-    encoder = Encoder(network, {"projector": Perceptron((config.hidden, config.width))})
+    encoder = EncoderWithHeads(network, {"projector": HeadPerceptron((config.hidden, config.width))})
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
         assert views.indices is not None  # the loop gives them to methods that declare needs_indices

@@ -33,7 +33,7 @@ from flax import linen as nn
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import NETWORK, Encoder, Perceptron, network_of
+from metapl.algorithms.heads import NETWORK, EncoderWithHeads, HeadPerceptron, network_of
 from metapl.schema import ConfigError
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
@@ -88,8 +88,8 @@ class Puzzle(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        patches = Perceptron((self.width,), name="patch")(x, train=train)
-        return Perceptron((self.width,), name="together")(patches.reshape(len(x), -1), train=train)
+        patches = HeadPerceptron((self.width,), name="patch")(x, train=train)
+        return HeadPerceptron((self.width,), name="together")(patches.reshape(len(x), -1), train=train)
 
 
 class State(NamedTuple):
@@ -102,7 +102,7 @@ class State(NamedTuple):
 def build(config: PIRL, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
     optimizer = optim.build(config.optimizer, steps)
-    encoder, puzzle = Encoder(network, {"projector": Perceptron((config.width,))}), Puzzle(config.width)
+    encoder, puzzle = EncoderWithHeads(network, {"projector": HeadPerceptron((config.width,))}), Puzzle(config.width)
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
         assert views.indices is not None  # the loop gives them to methods that declare needs_indices

@@ -37,7 +37,7 @@ from metapl.algorithms import learner as learners
 from metapl.algorithms.losses import accuracy, aligned, cross_entropies, cross_entropy, moving, one_hot_best, smooth
 from metapl.algorithms.mixmatch import guessed, nearer_to_itself, ramped
 from metapl.algorithms.passes import together
-from metapl.algorithms.side_head import Head, SideHead
+from metapl.algorithms.side_head import SideHead, SideHeadState
 from metapl.augment.mixup import draw
 from metapl.schema import ConfigError
 from metapl.types import (
@@ -105,7 +105,7 @@ class Memory(NamedTuple):
 
     labeled: Array
     unlabeled: Array
-    head: Head | None  # None without a rotation term
+    head: SideHeadState | None  # None without a rotation term
 
 
 def objective(config: ReMixMatch, network: Network, steps: int) -> Objective:
@@ -168,8 +168,8 @@ def turns(config: ReMixMatch, views: Views) -> bool:
 
 
 def rotation_loss(
-    side: SideHead, head: Head, params: PyTree, learner: Learner, pictures: Array, key: Array
-) -> tuple[Array, Head]:
+    side: SideHead, head: SideHeadState, params: PyTree, learner: Learner, pictures: Array, key: Array
+) -> tuple[Array, SideHeadState]:
     """CE(r, g(features(x turned by r · 90°); φ)), and the head after its update; statistics are not kept."""
     turn_key, pass_key = jax.random.split(key)
     r = jax.random.randint(turn_key, (len(pictures),), 0, TURNS)

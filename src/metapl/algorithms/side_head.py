@@ -13,12 +13,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from metapl.algorithms.heads import Perceptron
+from metapl.algorithms.heads import HeadPerceptron
 from metapl.optim import Descent
 from metapl.types import Array, Learner, Network, PyTree
 
 
-class Head(NamedTuple):
+class SideHeadState(NamedTuple):
     """The state of a head."""
 
     params: PyTree
@@ -33,22 +33,24 @@ class SideHead(NamedTuple):
     optimizer: Descent
     inputs: int = 1  # how many examples' features it takes, side by side
 
-    def start(self, learner: Learner, inputs: Array, key: Array) -> Head:
+    def start(self, learner: Learner, inputs: Array, key: Array) -> SideHeadState:
         """Draw φ."""
         features, _ = jax.eval_shape(lambda: self.network.features(*learner.current, inputs, train=False))
         zeros = jnp.zeros((1, self.inputs * features.shape[-1]), jnp.float32)
-        params = Perceptron(self.widths).init(jax.random.fold_in(key, 1), zeros, train=False)["params"]
+        params = HeadPerceptron(self.widths).init(jax.random.fold_in(key, 1), zeros, train=False)["params"]
         params = jax.tree.map(lambda leaf: leaf.astype(features.dtype), params)
-        return Head(params, self.optimizer.init(params))
+        return SideHeadState(params, self.optimizer.init(params))
 
     def __call__(self, params: PyTree, features: Array) -> Array:
         """g(features; φ)."""
-        outputs: Any = Perceptron(self.widths).apply({"params": params}, features, train=True)
+        outputs: Any = HeadPerceptron(self.widths).apply({"params": params}, features, train=True)
         return outputs
 
-    def learn(self, head: Head, loss: Callable[[PyTree, PyTree], Array], features: PyTree) -> tuple[Array, Head]:
+    def learn(
+        self, head: SideHeadState, loss: Callable[[PyTree, PyTree], Array], features: PyTree
+    ) -> tuple[Array, SideHeadState]:
         """Return L(φ, features), with a gradient for the features alone, and the head after its update."""
         gradient = jax.grad(loss)(head.params, jax.lax.stop_gradient(features))
         updates, opt_state = self.optimizer.update(gradient, head.opt_state, head.params)
-        after = Head(optax.apply_updates(head.params, updates), opt_state)
+        after = SideHeadState(optax.apply_updates(head.params, updates), opt_state)
         return loss(jax.lax.stop_gradient(head.params), features), jax.lax.stop_gradient(after)

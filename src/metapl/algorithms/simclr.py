@@ -34,7 +34,7 @@ from annotated_types import Ge, Gt
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import Encoder, Perceptron, network_of
+from metapl.algorithms.heads import EncoderWithHeads, HeadPerceptron, network_of
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
 
@@ -67,7 +67,7 @@ def build(config: SimCLR, network: Network, steps: int) -> Algorithm:
     """Make the method from its settings."""
     optimizer = optim.build(config.optimizer, steps)
     widths = (*[config.hidden] * (config.layers - 1), config.width)
-    encoder = Encoder(network, {"projector": Perceptron(widths, norm="all")})
+    encoder = EncoderWithHeads(network, {"projector": HeadPerceptron(widths, norm="all")})
 
     def init(key: Array, views: Views, start: Weights | None) -> Learner:
         return learners.create(network, optimizer, key, views.strong, encoder.init(key, views.strong, start))

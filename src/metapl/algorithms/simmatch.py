@@ -35,7 +35,7 @@ from metapl.algorithms import learner as learners
 from metapl.algorithms.averages import follow_tree
 from metapl.algorithms.contrast import direction
 from metapl.algorithms.losses import accuracy, aligned, confident, cross_entropies, cross_entropy, moving
-from metapl.algorithms.side_head import Head, SideHead
+from metapl.algorithms.side_head import SideHead, SideHeadState
 from metapl.types import (
     PSEUDO_LABELS,
     Array,
@@ -96,7 +96,7 @@ class Memory(NamedTuple):
 
     teacher: Weights
     teacher_head: PyTree
-    head: Head
+    head: SideHeadState
     bank: Array  # [L, D]
     bank_labels: Array  # [L] int32
     shares: Array  # [C]

@@ -40,7 +40,7 @@ class AutoAugment(StrongView):
     """Side in pixels of a grey square on the picture; 0: none. The authors: 16 for CIFAR-10, 20 for SVHN."""
 
 
-class Table(NamedTuple):
+class PolicyTable(NamedTuple):
     """A policy's sub-policies, each with two operations: [25, 2] each."""
 
     op: NDArray[np.int32]  # place in CIFAR_OPS
@@ -71,11 +71,11 @@ def distort(config: AutoAugment, images: Array, key: Array) -> Array:
 
 
 @cache
-def table(policy: Policy) -> Table:
+def table(policy: Policy) -> PolicyTable:
     """Read a policy's text."""
     names: list[str] = [*CIFAR_OPS]
     lines = [[operation.split() for operation in line.split(",")] for line in TEXTS[policy].strip().splitlines()]
-    return Table(
+    return PolicyTable(
         np.array([[names.index(words[0]) for words in line] for line in lines], np.int32),
         np.array([[words[1] for words in line] for line in lines], np.float32),
         np.array([[words[2] if len(words) > 2 else 0 for words in line] for line in lines], np.float32),

@@ -83,7 +83,7 @@ class CTAugment(StrongView):
     """Bins of each operation's levels; each has a rating."""
 
 
-class Drawn(NamedTuple):
+class DrawnOperations(NamedTuple):
     """What happens to each picture of a batch: [layers, B] each."""
 
     op: Array  # int32: place in OPS
@@ -102,16 +102,16 @@ def chances(config: CTAugment, ratings: Array) -> Array:
     return jnp.where(relative < config.threshold, 0.0, relative)
 
 
-def draw(config: CTAugment, ratings: Array, batch: int, key: Array) -> Drawn:
+def draw(config: CTAugment, ratings: Array, batch: int, key: Array) -> DrawnOperations:
     """Draw operations evenly, and levels from bins that are not left out."""
     op_key, bin_key, level_key = jax.random.split(key, 3)
     shape = (config.layers, batch)
     op = jax.random.randint(op_key, shape, 0, len(OPS))
     place = jax.random.categorical(bin_key, jnp.log(chances(config, ratings))[op])
-    return Drawn(op, (place + jax.random.uniform(level_key, shape)) / config.bins)
+    return DrawnOperations(op, (place + jax.random.uniform(level_key, shape)) / config.bins)
 
 
-def rated_view(config: CTAugment, images: Array, key: Array) -> tuple[Array, Drawn]:
+def rated_view(config: CTAugment, images: Array, key: Array) -> tuple[Array, DrawnOperations]:
     """Distort pictures at even levels, and return what was drawn."""
     draw_key, key = jax.random.split(key)
     drawn = draw(config, start(config), len(images), draw_key)
@@ -124,7 +124,7 @@ def distort(config: CTAugment, ratings: Array, images: Array, key: Array) -> Arr
     return apply(images, draw(config, ratings, len(images), draw_key), key)
 
 
-def learn(config: CTAugment, ratings: Array, drawn: Drawn, closeness: Array) -> Array:
+def learn(config: CTAugment, ratings: Array, drawn: DrawnOperations, closeness: Array) -> Array:
     """m ← ρ^n m + (1 − ρ^n) mean ω, for the n ratings of each bin."""
     place = jnp.minimum((drawn.level * config.bins).astype(jnp.int32), config.bins - 1)
     cell = (drawn.op, place)
@@ -134,7 +134,7 @@ def learn(config: CTAugment, ratings: Array, drawn: Drawn, closeness: Array) -> 
     return kept * ratings + (1 - kept) * total / jnp.maximum(count, 1)
 
 
-def apply(images: Array, drawn: Drawn, key: Array) -> Array:
+def apply(images: Array, drawn: DrawnOperations, key: Array) -> Array:
     """Do the drawn operations, one layer after another."""
 
     def one_layer(distorted: Array, layer_of: tuple[Array, Array, Array]) -> tuple[Array, None]:

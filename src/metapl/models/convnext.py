@@ -40,7 +40,7 @@ SMALLEST = 32  # side of a picture: the last stage sees a pixel of it
 truncated_normal = nn.initializers.truncated_normal(0.02)
 
 
-class Variant(NamedTuple):
+class ConvNeXtVariant(NamedTuple):
     """The numbers in which ConvNeXts differ."""
 
     channels: int  # of the first stage; each later stage doubles them
@@ -48,10 +48,10 @@ class Variant(NamedTuple):
 
 
 VARIANTS = {
-    "t": Variant(96, (3, 3, 9, 3)),
-    "s": Variant(96, (3, 3, 27, 3)),
-    "b": Variant(128, (3, 3, 27, 3)),
-    "l": Variant(192, (3, 3, 27, 3)),
+    "t": ConvNeXtVariant(96, (3, 3, 9, 3)),
+    "s": ConvNeXtVariant(96, (3, 3, 27, 3)),
+    "b": ConvNeXtVariant(128, (3, 3, 27, 3)),
+    "l": ConvNeXtVariant(192, (3, 3, 27, 3)),
 }
 
 
@@ -87,11 +87,11 @@ class ConvNeXt(ModelConfig):
             raise ValueError(f"blocks takes four numbers of at least 1, got {self.blocks!r}")
 
     @property
-    def resolved(self) -> Variant:
+    def resolved(self) -> ConvNeXtVariant:
         """The variant, with what the settings change of it."""
         channels, blocks = VARIANTS[self.variant]
         first, second, third, fourth = self.blocks or blocks
-        return Variant(self.channels or channels, (first, second, third, fourth))
+        return ConvNeXtVariant(self.channels or channels, (first, second, third, fourth))
 
 
 class ConvNeXtBlock(nn.Module):

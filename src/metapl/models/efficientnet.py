@@ -47,7 +47,7 @@ from metapl.models.stacked import chain
 from metapl.types import Array, ModelConfig
 
 
-class Variant(NamedTuple):
+class EfficientNetVariant(NamedTuple):
     """The settings in which EfficientNets differ."""
 
     width: float
@@ -57,16 +57,16 @@ class Variant(NamedTuple):
 
 
 VARIANTS = {
-    "b0": Variant(1.0, 1.0, 224, 0.2),
-    "b1": Variant(1.0, 1.1, 240, 0.2),
-    "b2": Variant(1.1, 1.2, 260, 0.3),
-    "b3": Variant(1.2, 1.4, 300, 0.3),
-    "b4": Variant(1.4, 1.8, 380, 0.4),
-    "b5": Variant(1.6, 2.2, 456, 0.4),
-    "b6": Variant(1.8, 2.6, 528, 0.5),
-    "b7": Variant(2.0, 3.1, 600, 0.5),
-    "l2": Variant(4.3, 5.3, 475, 0.5),  # the paper trains it at 512, which 16 cores can share
-    "b6_wide": Variant(5.0, 2.6, 512, 0.5),
+    "b0": EfficientNetVariant(1.0, 1.0, 224, 0.2),
+    "b1": EfficientNetVariant(1.0, 1.1, 240, 0.2),
+    "b2": EfficientNetVariant(1.1, 1.2, 260, 0.3),
+    "b3": EfficientNetVariant(1.2, 1.4, 300, 0.3),
+    "b4": EfficientNetVariant(1.4, 1.8, 380, 0.4),
+    "b5": EfficientNetVariant(1.6, 2.2, 456, 0.4),
+    "b6": EfficientNetVariant(1.8, 2.6, 528, 0.5),
+    "b7": EfficientNetVariant(2.0, 3.1, 600, 0.5),
+    "l2": EfficientNetVariant(4.3, 5.3, 475, 0.5),  # the paper trains it at 512, which 16 cores can share
+    "b6_wide": EfficientNetVariant(5.0, 2.6, 512, 0.5),
 }
 
 
@@ -96,7 +96,7 @@ STEM, HEAD = 32, 1280  # channels, before a variant multiplies them
 class EfficientNetFamily(ModelConfig):
     """Settings of EfficientNet and EfficientNet-Lite; the variant gives the values of fields that are left empty."""
 
-    variants: ClassVar[Mapping[str, Variant]]
+    variants: ClassVar[Mapping[str, EfficientNetVariant]]
     lite: ClassVar[bool] = False  # see efficientnet_lite.py for what this changes
 
     variant: str = ""
@@ -141,16 +141,16 @@ class EfficientNet(EfficientNetFamily):
     """An EfficientNet."""
 
     name: ClassVar[str] = "efficientnet"
-    variants: ClassVar[Mapping[str, Variant]] = VARIANTS
+    variants: ClassVar[Mapping[str, EfficientNetVariant]] = VARIANTS
 
     variant: Literal["b0", "b1", "b2", "b3", "b4", "b5", "b6", "b7", "l2", "b6_wide"] = "b0"
     """Which member of the family."""
 
 
-def resolved(config: EfficientNetFamily) -> Variant:
+def resolved(config: EfficientNetFamily) -> EfficientNetVariant:
     """Take from the variant what the settings leave empty."""
     usual = config.variants[config.variant]
-    return Variant(
+    return EfficientNetVariant(
         usual.width if config.width is None else config.width,
         usual.depth if config.depth is None else config.depth,
         usual.resolution,

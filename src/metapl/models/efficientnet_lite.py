@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from metapl.models.efficientnet import EfficientNetFamily, Variant
+from metapl.models.efficientnet import EfficientNetFamily, EfficientNetVariant
 from metapl.models.efficientnet import build as build
 
 MEAN, SCALE = 127.0, 128.0  # of bytes: what is taken from them, and what divides the rest
@@ -27,10 +27,10 @@ class EfficientNetLite(EfficientNetFamily):
 
     name: ClassVar[str] = "efficientnet_lite"
     lite: ClassVar[bool] = True
-    variants: ClassVar[Mapping[str, Variant]] = {
-        "lite0": Variant(1.0, 1.0, 224, 0.2),
-        "lite1": Variant(1.0, 1.1, 240, 0.2),
-        "lite2": Variant(1.1, 1.2, 260, 0.3),
+    variants: ClassVar[Mapping[str, EfficientNetVariant]] = {
+        "lite0": EfficientNetVariant(1.0, 1.0, 224, 0.2),
+        "lite1": EfficientNetVariant(1.0, 1.1, 240, 0.2),
+        "lite2": EfficientNetVariant(1.1, 1.2, 260, 0.3),
     }
 
     variant: Literal["lite0", "lite1", "lite2"] = "lite0"

@@ -45,7 +45,7 @@ from metapl.types import ADAPTER, Array, ModelConfig
 truncated_normal = nn.initializers.truncated_normal(0.02)
 
 
-class Variant(NamedTuple):
+class ViTVariant(NamedTuple):
     """The numbers in which ViTs differ."""
 
     width: int
@@ -54,10 +54,10 @@ class Variant(NamedTuple):
 
 
 VARIANTS = {
-    "ti": Variant(192, 12, 3),
-    "s": Variant(384, 12, 6),
-    "b": Variant(768, 12, 12),
-    "l": Variant(1024, 24, 16),
+    "ti": ViTVariant(192, 12, 3),
+    "s": ViTVariant(384, 12, 6),
+    "b": ViTVariant(768, 12, 12),
+    "l": ViTVariant(1024, 24, 16),
 }
 
 
@@ -118,10 +118,10 @@ class ViT(ModelConfig):
             raise ValueError("pooling 'token' needs the class_token; set pooling = 'mean' without it")
 
     @property
-    def resolved(self) -> Variant:
+    def resolved(self) -> ViTVariant:
         """The variant, with what the settings change of it."""
         width, depth, heads = VARIANTS[self.variant]
-        return Variant(self.width or width, self.depth or depth, self.heads or heads)
+        return ViTVariant(self.width or width, self.depth or depth, self.heads or heads)
 
     @property
     def extra_tokens(self) -> int:

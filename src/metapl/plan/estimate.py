@@ -8,7 +8,7 @@ from metapl.config import Config
 from metapl.plan import memory, roofline, traffic
 from metapl.plan.advice import advice
 from metapl.plan.example_shape import ExampleShape
-from metapl.plan.memory import Memory, Refusal
+from metapl.plan.memory import DeviceMemory, Refusal
 from metapl.plan.planned_program import PlannedProgram, planned_program
 from metapl.plan.target import Machine
 from metapl.system import runtime
@@ -70,7 +70,7 @@ def _refused(planned: PlannedProgram, refused: Refusal) -> dict[str, Any]:
 
 
 def _needs(compiled: Any, planned: PlannedProgram, machine: Machine, steps: int) -> dict[str, Any]:
-    needs: Memory = memory.of(compiled, planned.state, planned.batch)
+    needs: DeviceMemory = memory.of(compiled, planned.state, planned.batch)
     moved = traffic.of(compiled.as_text(), planned.layout.devices)
     chip = machine.chip
     report: dict[str, Any] = {

@@ -17,7 +17,7 @@ _NEEDED = (
 )
 
 
-class Memory(NamedTuple):
+class DeviceMemory(NamedTuple):
     """Bytes on one device."""
 
     state: dict[str, int]  # weights, statistics, optimizer, average, other: by their shapes
@@ -40,10 +40,10 @@ class Refusal(NamedTuple):
     granted: int
 
 
-def of(compiled: Any, state: PyTree, batch: PyTree) -> Memory:
+def of(compiled: Any, state: PyTree, batch: PyTree) -> DeviceMemory:
     """The memory of a compiled program, from the compiler's plan."""
     plan = compiled.memory_analysis()
-    return Memory(
+    return DeviceMemory(
         by_kind(state),
         sum(map(held, jax.tree.leaves(batch))),
         plan.argument_size_in_bytes,

@@ -30,7 +30,7 @@ EVALUATED = ("test_accuracy", "val_accuracy")
 
 
 @dataclass
-class Points:
+class MetricPoints:
     """Values of one metric and their steps; nan for what was not finite."""
 
     steps: list[float] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Points:
 class Curves:
     """The metrics that a run has written."""
 
-    numbers: dict[str, Points] = field(default_factory=dict)
+    numbers: dict[str, MetricPoints] = field(default_factory=dict)
     reports: int = 0  # lines that were read
     of_reports: int = 0  # lines in the file; an estimate, if not all were read
     seeds: set[int] = field(default_factory=set)
@@ -205,7 +205,7 @@ def _add(curves: Curves, line: bytes, starts: Sequence[int], names: Iterable[str
     step = _over_stages(report["stage"], report["step"], starts)
     for name in names:
         if values := _flat(report, name):
-            points = curves.numbers.setdefault(name, Points())
+            points = curves.numbers.setdefault(name, MetricPoints())
             points.steps += [step] * len(values)
             points.values += values
 
@@ -232,7 +232,7 @@ def _from_table(curves: Curves, path: Path, starts: Sequence[int]) -> None:
     except (OSError, ValueError, csv.Error):
         return
     for name in EVALUATED:
-        points = Points()
+        points = MetricPoints()
         for row in rows:
             try:
                 value = float(row.get(name) or "")

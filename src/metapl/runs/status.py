@@ -15,7 +15,7 @@ RATE_OVER = 10  # reports: enough to be steady, few enough to follow a stage tha
 SHORTEST_S = 1.0  # reports that come together after a wait say nothing about the rate
 
 
-class Clock:
+class SpeedClock:
     """The speed of this session: earlier sessions do not count, nor does the time to compile the first steps."""
 
     def __init__(self, now: float, done: int, total: int) -> None:
@@ -109,7 +109,7 @@ class Status:
 
     def __init__(self, now: float, done: int, total: int, unit: str) -> None:
         self.done, self.total, self.unit = done, total, unit
-        self.clock = Clock(now, done, total)
+        self.clock = SpeedClock(now, done, total)
         self._latest: dict[str, NDArray[np.float32]] = {}
 
     def update(self, now: float, done: int, numbers: Numbers) -> None:

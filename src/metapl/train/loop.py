@@ -23,7 +23,7 @@ from metapl.system import processes
 from metapl.system.sharding import SINGLE, Layout
 from metapl.train import stored_predictions
 from metapl.train.feeding import feeding, on_device
-from metapl.train.pace import Pace
+from metapl.train.pace import ChunkPace
 from metapl.train.program import Data, Predictions, Program, StageProgram, prepare
 from metapl.train.stored_predictions import Counting, Teacher
 from metapl.types import Array, Keep, Labeler, Metrics, Network, PyTree, Weights
@@ -164,7 +164,7 @@ def steps_of(
     reports = sorted(borders(stage.steps, config.log_every_steps) | examined)
     noted = record.moments[index] if record and functions.labeler else ()
     stops = sorted({*reports, *noted, *config.checkpoint.steps(stage.steps)})
-    pace, longest = Pace(), min(feed.longest, functions.longest)
+    pace, longest = ChunkPace(), min(feed.longest, functions.longest)
     while step < stage.steps:
         steps = 1 if longest == 1 else processes.broadcast(pace.steps)
         last = min(step + steps, following(stops, step))

@@ -14,7 +14,7 @@ CHUNK_S = 1.0
 GROWTH = 2  # a chunk is at most so many times longer than the one before, in case one measurement is wrong
 
 
-class Pace:
+class ChunkPace:
     """Measures the chunks of one stage; `steps` is how many the next one should have."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

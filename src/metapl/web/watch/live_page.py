@@ -18,7 +18,7 @@ from metapl.report.build import build
 from metapl.report.metrics import CachedReader
 from metapl.report.read import ReportedRun, read_runs
 from metapl.runs.find import Run, read_run
-from metapl.runs.status import Clock
+from metapl.runs.status import SpeedClock
 from metapl.schema import ConfigError
 from metapl.web.watch import sentences
 from metapl.web.watch.scan import scan
@@ -52,7 +52,7 @@ class LivePage:
         self._pace = SHORTEST_S
         self._changed, self._making = threading.Condition(), threading.Lock()
         self._made: Version | None = None
-        self._reader, self._clocks = CachedReader(), dict[tuple[Path, int], Clock]()
+        self._reader, self._clocks = CachedReader(), dict[tuple[Path, int], SpeedClock]()
 
     @property
     def at_work(self) -> bool:
@@ -154,10 +154,10 @@ class LivePage:
             return blocks
         return [*blocks, *build(loaded, lambda _: [], self._reader.read)[1]]
 
-    def _clock(self, run: Run, now: float) -> Clock:
+    def _clock(self, run: Run, now: float) -> SpeedClock:
         """The run's speed since it is watched."""
         done, total = run.steps or 0, run.total_steps or 0
-        clock = self._clocks.setdefault((run.path, total), Clock(now, done, total))
+        clock = self._clocks.setdefault((run.path, total), SpeedClock(now, done, total))
         clock.update(now, done)
         return clock
 

@@ -6,10 +6,10 @@ from metapl.report.blocks import Block, ProgressBar, Text
 from metapl.runs import find
 from metapl.runs.find import Run
 from metapl.runs.saver import LOG
-from metapl.runs.status import Clock, duration, speed
+from metapl.runs.status import SpeedClock, duration, speed
 
 
-def progress(name: str, run: Run, clock: Clock, now: float) -> Block:
+def progress(name: str, run: Run, clock: SpeedClock, now: float) -> Block:
     """How far a running run is."""
     if run.steps is None or not run.total_steps:
         return Text(f"{name} is running.")
