@@ -56,6 +56,10 @@ def test_the_map_has_every_room_and_no_other():
     assert {room_of(module_of(path)) for path in MODULES} - {"presets", "studies"} == set(FLOOR_OF)
 
 
+def test_the_map_goes_from_the_top_floor_down():
+    assert list(FLOOR_OF.values()) == sorted(FLOOR_OF.values(), reverse=True)
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_to_lower_floors(path):
     own = room_of(module_of(path))
