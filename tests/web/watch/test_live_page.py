@@ -129,7 +129,7 @@ def test_a_deleted_folder_ends_watching_without_an_error(run, clock):
         after(live_page, clock, 5)
         shutil.rmtree(run)
     after(live_page, clock, 5)
-    assert f"The folder {run} is gone." in live_page.body()
+    assert f"The folder {run} no longer exists." in live_page.body()
     clock.now += 4
     assert live_page.is_over()
 
