@@ -179,6 +179,7 @@ def test_a_client_that_expects_continue_gets_it_or_a_refusal(server):
         ("GET", "/api/examples/-1.png", None, {}, 404),
         ("GET", "/api/examples/%2d1.png", None, {}, 404),
         ("GET", "/api/examples/" + "9" * 100 + ".png", None, {}, 404),
+        ("GET", "/api/examples/" + "9" * 5_000 + ".png", None, {}, 404),
         ("GET", "/page/../model.py", None, {}, 404),
         ("GET", "/../../etc/passwd", None, {}, 404),
         ("GET", "/api/examples/../../../etc/passwd", None, {}, 404),
@@ -329,6 +330,7 @@ def test_other_machines_need_the_token():
         assert ask(server, "GET", "/api/model", headers={"Authorization": f"Bearer {token}"})[0] == 200
         status, headers, _ = ask(server, "GET", f"/?token={token}")
         assert (status, headers["Location"]) == (303, "/")  # the token leaves the browser's address line
+        assert ask(server, "GET", f"//example.com/?token={token}")[1]["Location"] == "/example.com/"
         cookie = headers["Set-Cookie"]
         assert "HttpOnly" in cookie
         assert ask(server, "GET", "/", headers={"Cookie": cookie.partition(";")[0]})[0] == 200

@@ -17,6 +17,7 @@ from metapl.schema import ConfigError
 
 FILE = "labels.csv"
 COLUMNS = ("path", "label", "decision")
+NAMES = "surrogateescape"  # names of files may be any bytes; Python reads them so
 Choice = Literal["label", "none_of_these", "undo"]
 
 
@@ -41,7 +42,7 @@ def read(path: Path) -> dict[str, Decision]:
 
 def _rows(path: Path) -> list[dict[str, str]]:
     try:
-        text = io.StringIO(_whole_lines(path).decode("utf-8"), newline="")
+        text = io.StringIO(_whole_lines(path).decode("utf-8", NAMES), newline="")
         return [{key or "": value or "" for key, value in row.items()} for row in csv.DictReader(text)]
     except (OSError, UnicodeDecodeError, csv.Error, AttributeError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from None
@@ -71,7 +72,7 @@ def add(path: Path, picture: str, decision: Decision) -> None:
     with path.open("ab", buffering=0) as file:
         file.truncate(len(whole))
         try:
-            data = text.getvalue().encode("utf-8")
+            data = text.getvalue().encode("utf-8", NAMES)
             if file.write(data) != len(data):  # a disk that is nearly full writes a part
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
             os.fsync(file.fileno())

@@ -1,11 +1,21 @@
-"""Replies in JSON, and what a site is."""
+"""Replies in JSON, numbers in addresses, and what a site is."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.responses import Response
 from starlette.routing import BaseRoute
+
+
+class _Index(IntegerConvertor):
+    """A number that may stand in an address, as `{number:index}`; Python refuses to read one of 5,000 digits."""
+
+    regex = "[0-9]{1,9}"
+
+
+register_url_convertor("index", _Index())
 
 
 class JSONReply(Response):

@@ -108,7 +108,8 @@ class Gate:
                     "Authorization: Bearer TOKEN",
                     WWW_Authenticate="Bearer",
                 )
-            reply = RedirectResponse(scope["path"], HTTPStatus.SEE_OTHER)
+            here = "/" + scope["path"].lstrip("/")  # //elsewhere would be another machine
+            reply = RedirectResponse(here, HTTPStatus.SEE_OTHER)
             reply.set_cookie(self._cookie, self._token, httponly=True, samesite="lax")
             await reply(scope, receive, send)
             return

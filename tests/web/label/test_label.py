@@ -30,6 +30,13 @@ def test_the_file_only_grows_and_the_last_decision_counts(tmp_path):
     assert label_file.read(path) == {"a": Decision("dog", "label"), "c": NONE}
 
 
+def test_a_name_that_is_no_text_is_kept_as_it_is(tmp_path):
+    path, name = tmp_path / "labels.csv", os.fsdecode(b"caf\xe9.png")
+    label_file.add(path, name, CAT)
+    assert b"caf\xe9.png" in path.read_bytes()
+    assert label_file.read(path) == {name: CAT}
+
+
 def test_a_line_that_was_cut_off_does_not_swallow_the_next_one(tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("path,label,decision\r\na,cat,label")
@@ -144,9 +151,11 @@ def test_only_whole_decisions_of_this_page_are_written(server, fit):
         post(server, path, b'{"label": 3, "choice": "label"}'),
         post(server, path, json.dumps({"label": "horse", "choice": "label"}).encode()),
         post(server, path, b" " * 20_000),
+        post(server, path, b"[" * 9_000),
         post(server, "/api/pictures/9", good),
+        post(server, f"/api/pictures/{'9' * 5_000}", good),
     ]
-    assert [status for status, _ in refused] == [403, 415, 400, 400, 422, 413, 422]
+    assert [status for status, _ in refused] == [403, 415, 400, 400, 422, 413, 400, 422, 404]
     assert all(reply["error"] for _, reply in refused)
     assert not (fit / "labels.csv").exists()
     assert post(server, path, good)[0] == 200

@@ -24,8 +24,8 @@ def routes() -> list[BaseRoute]:
     return [
         *page_files.routes("metapl.web.label"),
         Route("/api/pictures", _pictures),
-        Route("/api/pictures/{number:int}.png", _picture),
-        Route("/api/pictures/{number:int}", _decide, methods=["POST"]),
+        Route("/api/pictures/{number:index}.png", _picture),
+        Route("/api/pictures/{number:index}", _decide, methods=["POST"]),
     ]
 
 
@@ -71,7 +71,7 @@ def _decision(body: bytes) -> Decision:
     try:
         values: Any = json.loads(body)
         label, choice = values["label"], values["choice"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise Refused(HTTPStatus.BAD_REQUEST, 'send {"label": "cat", "choice": "label"}') from None
     if not isinstance(label, str) or choice not in ("label", "none_of_these", "undo"):
         raise Refused(HTTPStatus.BAD_REQUEST, "choice takes label, none_of_these or undo, and label a text")

@@ -22,7 +22,7 @@ def routes() -> list[BaseRoute]:
         *page_files.routes("metapl.web.serve"),
         Route("/api/predict", _predict, methods=["POST"]),
         Route("/api/model", _model),
-        Route("/api/examples/{number:int}.png", _example),
+        Route("/api/examples/{number:index}.png", _example),
         Route("/healthz", _ready),
     ]
 
