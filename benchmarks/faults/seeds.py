@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from PIL import Image
 
-from faults import exports, http_requests, sets
+from faults import exports, fit_files, http_requests, sets
 from metapl import config as configs
 from metapl import models, weights
 from metapl.data.audit import leave_out
@@ -178,6 +178,14 @@ SEEDS: Mapping[str, tuple[Callable[[Path], list[bytes]], Callable[[Path], Any], 
     "space": (lambda place: [SPACE], lambda path: space.read(path, ["a"]), "space.toml"),
     "onnx": (exports.seeds, exports.read, "network"),
     **{f"run-{name}": (partial(sets.run_with, name), sets.read_run, f"{sets.RUN}/{name}") for name in sets.RUN_FILES},
+    **{
+        f"fit-{name.replace('/', '-')}": (
+            partial(fit_files.seeds, name),
+            partial(fit_files.read, name),
+            f"{fit_files.FIT}/{name}",
+        )
+        for name in fit_files.NAMES
+    },
     **{
         f"http-{site}": (partial(http_requests.seeds, site), partial(http_requests.read, site), "request")
         for site in http_requests.PATHS

@@ -16,7 +16,7 @@ from metapl.data.audit.wording import counted
 from metapl.data.sources.source import InMemory, Part, Source
 from metapl.data.splits.select import join, take
 from metapl.fit import label_file
-from metapl.fit.folder import REQUEST, VERDICT, read_json
+from metapl.fit.folder import REQUEST, VERDICT, explaining_damage, read_json
 from metapl.fit.label_file import Decision
 from metapl.fit.listing import LIST
 from metapl.schema import ConfigError
@@ -37,8 +37,10 @@ def read(folder: Path) -> FitBefore:
     decisions = label_file.read(folder / label_file.FILE)
     if not decisions:
         raise ConfigError(f"{folder} has no new labels: label some pictures first, with metapl label {folder}")
-    verdict = read_json(folder / VERDICT)
-    return FitBefore(decisions, _held_out(folder / LIST), [*verdict.get("history", []), summary(verdict)])
+    with explaining_damage(folder / VERDICT):
+        verdict = read_json(folder / VERDICT)
+        history = [*verdict.get("history", []), summary(verdict)]
+    return FitBefore(decisions, _held_out(folder / LIST), history)
 
 
 def summary(verdict: dict[str, Any]) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def summary(verdict: dict[str, Any]) -> dict[str, Any]:
 def _held_out(path: Path) -> frozenset[str]:
     if not path.is_file():
         return frozenset()
-    with path.open(newline="", encoding="utf-8") as file:
+    with explaining_damage(path), path.open(newline="", encoding="utf-8") as file:
         return frozenset(row["path"] for row in csv.DictReader(file) if row["split"] == "test")
 
 

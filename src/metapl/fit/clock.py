@@ -4,6 +4,7 @@ import json
 import time
 from pathlib import Path
 
+from metapl.fit.folder import explaining_damage
 from metapl.system.disk import write_atomically
 
 SESSIONS = "sessions.json"
@@ -37,11 +38,12 @@ def begin_session(out: Path, budget_s: float, already_s: float = 0.0) -> Clock:
     lasted far longer than its budget, the clock was set or the machine slept meanwhile, and it does not count.
     """
     path = out / SESSIONS
-    sessions = json.loads(path.read_text("utf-8")) if path.is_file() else []
-    if sessions:
-        lasted_s = _newest(out) - sessions[-1]["began"]
-        sessions[-1]["seconds"] = lasted_s if 0.0 <= lasted_s <= PLAUSIBLE * budget_s else 0.0
-    before_s = sum(session["seconds"] for session in sessions) + already_s
+    with explaining_damage(path):
+        sessions = list(json.loads(path.read_text("utf-8"))) if path.is_file() else []
+        if sessions:
+            lasted_s = _newest(out) - sessions[-1]["began"]
+            sessions[-1]["seconds"] = lasted_s if 0.0 <= lasted_s <= PLAUSIBLE * budget_s else 0.0
+        before_s = sum(session["seconds"] for session in sessions) + already_s
     sessions.append({"began": time.time() - already_s, "seconds": 0.0})
     write_atomically(path, (json.dumps(sessions, indent=2) + "\n").encode())
     return Clock(budget_s, before_s)

@@ -29,6 +29,7 @@ from metapl.fit.folder import (
     REQUEST,
     VERDICT,
     check_request,
+    explaining_damage,
     is_finished,
     is_old,
     read_json,
@@ -45,6 +46,7 @@ from metapl.system.lock import locked
 from metapl.system.signals import Stopped
 from metapl.system.terminal import sayer
 
+FACTS = ("side", "class_names", "labeled_counts", "val", "test", "unlabeled", "measured_on", "remarks", "leaks")
 MEASURED_ON = {
     "test part": "the test part of the data, which was not used for training, choice or calibration",
     "val part": "two thirds of the val part, held out from training, choice and calibration; there is no test part",
@@ -81,7 +83,8 @@ def _show_finished(data: str, request: Request, out: Path, console: Console) -> 
         return
     check_request(out, data, request)
     say(f"{out} is finished; this was its verdict:")
-    report.show(read_json(out / VERDICT), console)
+    with explaining_damage(out / VERDICT):
+        report.show(read_json(out / VERDICT), console)
 
 
 def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, started: float) -> None:
@@ -96,7 +99,7 @@ def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, 
         time = clock.begin_session(out, seconds(request.budget), monotonic() - started)
         if not (out / DATA).is_file():
             _write_data(out, *(examined or _examine(data, request, console)))
-        facts = read_json(out / DATA)
+        facts = read_json(out / DATA, *FACTS)
         for remark in facts["remarks"]:
             say(remark)
         climb = Climb(out, request, facts, time, console, Plan(out))

@@ -2,20 +2,26 @@
 
 import dataclasses
 import json
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from metapl.fit.duration import seconds
 from metapl.fit.listing import GOES_ON
 from metapl.fit.request import Request
 from metapl.schema import ConfigError, to_dict
 from metapl.start_from.find import absolute
-from metapl.system.disk import UNFINISHED, explaining_disk_errors, write_atomically
+from metapl.system.disk import UNFINISHED, explaining_disk_errors, is_refusal, write_atomically
 from metapl.system.folders import next_free
 
 REQUEST, DATA, PLAN, VERDICT, MODEL = "fit.json", "data.json", "plan.json", "verdict.json", "model.json"
 LEFT_BY_A_KILL = (REQUEST + UNFINISHED,)  # the only file of a fit that was killed while it wrote its first one
 FORMAT = 1  # of model.json
+_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, EOFError, RuntimeError, StopIteration,
+           BadZipFile, zlib.error)  # fmt: skip
 REQUEST_FORMAT = 2  # versions 0.1.0 and 0.2.0 wrote 1: a fit of two runs, finished if it has model.json
 
 
@@ -49,8 +55,9 @@ def is_finished(out: Path, request: Request) -> bool:
     if not (out / VERDICT).is_file():
         return False
     verdict = read_json(out / VERDICT)  # fit.json may have a larger budget already, of a session that was killed
-    budget = verdict.get("budget") or read_json(out / REQUEST)["budget"]
-    return bool(verdict.get("finished")) and seconds(request.budget) <= seconds(budget)
+    with explaining_damage(out / VERDICT):
+        budget = verdict.get("budget") or read_json(out / REQUEST, "budget")["budget"]
+        return bool(verdict.get("finished")) and seconds(request.budget) <= seconds(budget)
 
 
 def check_request(out: Path, data: str, request: Request) -> None:
@@ -83,15 +90,31 @@ def comparable(data: str, request: Request) -> dict[str, Any]:
     return {"data": place, **to_dict(dataclasses.replace(request, init_from=start, after=after))}
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a file of the folder; ConfigError if it is damaged."""
+def read_json(path: Path, *entries: str) -> dict[str, Any]:
+    """Read a file of the folder; ConfigError if it is damaged, or lacks one of the entries."""
+    with explaining_damage(path):
+        values = dict(json.loads(path.read_text("utf-8")))
+        for name in entries:
+            values[name]
+        return values
+
+
+@contextmanager
+def explaining_damage(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with the content of a file of the folder into a ConfigError that names it."""
     try:
-        return dict(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}; start again in another folder") from None
+        yield
+    except ConfigError:
+        raise
+    except (*_DAMAGE, OSError) as error:
+        if isinstance(error, OSError) and (is_refusal(error) or isinstance(error, BrokenPipeError)):
+            raise  # not about the content; the terminal may be a full disk, too
+        what = f"it has no {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0] or "it is damaged"
+        raise ConfigError(f"{path} cannot be read: {what}; start again in another folder") from None
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write a file of the folder, completely or not at all."""
     with explaining_disk_errors(path.parent, GOES_ON):
-        write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode())
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_atomically(path, text.encode("utf-8", "backslashreplace"))  # names of files may be any bytes

@@ -26,7 +26,7 @@ from metapl.data.audit.wording import counted
 from metapl.features import load
 from metapl.fit import encoded
 from metapl.fit.climb import Climb
-from metapl.fit.folder import read_json, write_json
+from metapl.fit.folder import explaining_damage, read_json, write_json
 from metapl.fit.unit_vectors import unit_vectors
 
 ROWS, TABLE = "foreign.json", "foreign.csv"
@@ -105,7 +105,8 @@ def write(out: Path, found: Found) -> None:
 
 def read(out: Path) -> Found:
     """Read what is left out; nothing if the fit has not looked for foreign pictures."""
-    return Found(**read_json(out / ROWS)) if (out / ROWS).is_file() else NOTHING
+    with explaining_damage(out / ROWS):
+        return Found(**read_json(out / ROWS)) if (out / ROWS).is_file() else NOTHING
 
 
 def listed(

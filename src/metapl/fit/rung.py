@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from metapl.fit.folder import read_json, write_json
+from metapl.fit.folder import explaining_damage, read_json, write_json
 from metapl.fit.listing import GOES_ON
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
@@ -66,11 +66,12 @@ def write(out: Path, rung: Rung) -> None:
 
 def read(out: Path, name: str) -> Rung:
     """Read a finished rung."""
-    note = read_json(out / name / NOTE)
+    note, path = read_json(out / name / NOTE, "seconds", "remark"), out / name / PREDICTIONS
     seconds, remark = note.pop("seconds"), note.pop("remark")
-    with np.load(out / name / PREDICTIONS, allow_pickle=False) as arrays:
+    with explaining_damage(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         predictions = Predictions(**{key: arrays[key] for key in Predictions._fields})
-    return Rung(About(**note), seconds, predictions, remark)
+    with explaining_damage(out / name / NOTE):
+        return Rung(About(**note), float(seconds), predictions, remark)
 
 
 def note_order(out: Path, names: list[str]) -> None:
@@ -81,4 +82,5 @@ def note_order(out: Path, names: list[str]) -> None:
 def climbed(out: Path) -> list[str]:
     """The names of the finished rungs, in their order."""
     path = out / "ladder.json"
-    return [name for name in json.loads(path.read_text("utf-8")) if finished(out, name)] if path.is_file() else []
+    with explaining_damage(path):
+        return [name for name in json.loads(path.read_text("utf-8")) if finished(out, name)] if path.is_file() else []

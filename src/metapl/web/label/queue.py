@@ -14,7 +14,7 @@ from metapl.data import pictures
 from metapl.data.reading.decode import BadImage
 from metapl.data.sources.source import Images, InMemory
 from metapl.fit import label_file, listing
-from metapl.fit.folder import DATA, REQUEST, VERDICT, read_json
+from metapl.fit.folder import DATA, REQUEST, VERDICT, explaining_damage, read_json
 from metapl.fit.label_file import Decision
 from metapl.schema import ConfigError
 
@@ -96,15 +96,20 @@ def load(fit: Path, file: Path | None) -> LabelQueue:
         raise ConfigError(f"{fit} has no unlabelled pictures in files: labels are kept by the files' names")
     images = unlabeled.images
     rows = {images.name(row): row for row in range(len(images))}
-    asked = [_asked(line, rows) for line in read_json(fit / VERDICT)["label_next"] if line["path"] in rows]
+    with explaining_damage(fit / VERDICT):
+        asked = [_asked(line, rows) for line in read_json(fit / VERDICT)["label_next"] if line["path"] in rows]
     if not asked:
         raise ConfigError(f"{fit} has no unlabelled picture to ask about: there is nothing to label")
-    names = tuple(read_json(fit / DATA)["class_names"])
+    with explaining_damage(fit / DATA):
+        names = tuple(map(str, read_json(fit / DATA)["class_names"]))
     path = (file or fit / label_file.FILE).absolute()
     label_file.read(path)  # a damaged one is refused here, before there is a page
     return LabelQueue(asked, names, images, path)
 
 
 def _asked(line: Mapping[str, Any], rows: Mapping[str, int]) -> Asked:
-    guesses = ((line["prediction"], line["probability"]), (line["second"], line["second_probability"]))
+    guesses = (
+        (str(line["prediction"]), float(line["probability"])),
+        (str(line["second"]), float(line["second_probability"])),
+    )
     return Asked(line["path"], rows[line["path"]], guesses)
