@@ -80,6 +80,20 @@ def test_a_closed_pipe_is_no_error(tmp_path, words):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
+@pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
+def test_closed_streams_are_no_error_and_no_other_file_takes_their_place(tmp_path, closed):
+    """As in `metapl train … >&- 2>&-`: what a library prints must not end up in a file that was opened later."""
+    code = "import os\nfrom metapl.cli.main import main\nmain(['--version'])\n"
+    code += "opened = open('mine', 'w')\nassert opened.fileno() > 2\nos.write(1, b'x')\nos.write(2, b'x')"
+
+    def close():
+        for number in closed:
+            os.close(number)
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, preexec_fn=close, check=False)
+    assert (done.returncode, (tmp_path / "mine").read_text()) == (0, "")
+
+
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_every_verbs_help_teaches(capsys, verb):
     code, out, _ = run(capsys, verb, "--help")
@@ -164,6 +178,20 @@ def test_a_disk_that_takes_no_more_is_a_sentence_whatever_the_verb(capsys, monke
 
     monkeypatch.setitem(cli.VERBS, "doctor", full)
     assert run(capsys, "doctor") == (2, "", "metapl: there/x: No space left on device\n")
+
+    def locked_up(_):
+        raise PermissionError(errno.EACCES, "Permission denied", "there/x")
+
+    monkeypatch.setitem(cli.VERBS, "doctor", locked_up)
+    assert run(capsys, "doctor") == (2, "", "metapl: there/x: Permission denied\n")
+
+    def too_much(_):
+        raise MemoryError("Unable to allocate 3 TiB")
+
+    monkeypatch.setitem(cli.VERBS, "doctor", too_much)
+    code, _, err = run(capsys, "doctor")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "more memory than the machine gives (Unable to allocate 3 TiB)" in err
 
     def missing(_):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "there/x")

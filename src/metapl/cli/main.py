@@ -15,7 +15,7 @@ from metapl.schema import ConfigError
 from metapl.system import runtime
 from metapl.system.disk import is_refusal, reason
 from metapl.system.signals import Stopped
-from metapl.system.terminal import Terminal, discard_output, say
+from metapl.system.terminal import Terminal, discard_output, open_closed_streams, say
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Start here": {
@@ -56,6 +56,7 @@ VERBS: dict[str, Callable[[Sequence[str]], None]] = {
 def main(argv: Sequence[str] | None = None) -> None:
     """Call one verb; a user's mistake ends with one sentence and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    open_closed_streams()
     try:
         try:
             _call(*words)
@@ -75,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         discard_output()
         sys.exit(_fail(f"metapl: {error.filename or 'the disk'}: {reason(error)}"))
+    except MemoryError as error:
+        why = f" ({error})" if str(error) else ""
+        sys.exit(_fail(f"metapl: this needs more memory than the machine gives{why}; smaller batches need less"))
 
 
 def _call(verb: str, *args: str) -> None:

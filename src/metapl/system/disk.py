@@ -11,6 +11,9 @@ from metapl.schema import ConfigError
 
 UNFINISHED = ".new"  # suffix of a file that is still being written
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
+# What the user's files and limits can cause, and a mistake in the program hardly: rights, loops of links, long names.
+_OF_THE_SYSTEM = (*_REFUSALS, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR, errno.EMFILE,
+                  errno.ENFILE, errno.ESTALE, errno.ENOMEM, errno.ENOTCONN)  # fmt: skip
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -62,8 +65,8 @@ def explaining_disk_errors(run: Path, then: str = "") -> Iterator[None]:
 
 
 def is_refusal(error: OSError) -> bool:
-    """Whether the disk refused to write (full, over quota, read-only, broken)."""
-    return error.errno in _REFUSALS
+    """Whether the system refused, as it may with any program (a disk is full or read-only, rights are missing)."""
+    return error.errno in _OF_THE_SYSTEM
 
 
 def reason(error: Exception) -> str:

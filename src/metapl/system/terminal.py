@@ -33,6 +33,22 @@ def sayer(console: Console) -> Say:
     return partial(say, console)
 
 
+def open_closed_streams() -> None:
+    """Connect closed standard streams (`metapl train … >&- 2>&-`, some services) to nowhere.
+
+    The system gives the number of a closed stream to the next file that is opened, and a library that prints an error
+    would write it into that file: a checkpoint, for example.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # it takes the lowest free number: this one
+            if getattr(sys, name) is None:
+                stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
+                setattr(sys, name, stream)
+
+
 def discard_output() -> None:
     """Send what is left of the output nowhere: Python would fail to write it once more when it exits."""
     try:
