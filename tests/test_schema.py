@@ -98,6 +98,9 @@ def parse(text: str) -> Config:
             "preset takes the name of a preset, got 'two_moon_mpl'; did you mean two_moons_mpl",
         ),
         ("seed = ", "my.toml: Invalid value"),
+        (f"seed = {'9' * 5_000}", "my.toml: Exceeds the limit"),
+        (f"seed = 0x{'f' * 5_000}", "my.toml: Exceeds the limit"),
+        (f"seed = '{'a' * 5_000}'", f"seed takes a whole number, got '{'a' * 198}…"),
     ],
 )
 def test_a_bad_setting_gets_a_sentence_that_names_it(text, words):

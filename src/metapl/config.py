@@ -255,7 +255,7 @@ def parse(text: str, origin: str) -> Config:
         base = _with_usual_views(_base(values.pop("preset", None)), values)
         config = from_dict(Config, values, KINDS, base)
         validate(config)
-    except (tomllib.TOMLDecodeError, ConfigError) as error:
+    except ValueError as error:  # of TOML, of the settings, or of a number with thousands of digits
         raise ConfigError(f"{origin}: {error}") from None
     except RecursionError:
         raise ConfigError(f"{origin}: too many nested brackets") from None

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import annotated_types as limits
 
+MOST_LETTERS = 200  # of a value in an error
 T = TypeVar("T")
 Kinds = Mapping[type, Mapping[str, type]]  # base class -> name -> dataclass
 
@@ -196,7 +197,8 @@ def _one_of(values: Any) -> str:
 
 
 def _show(value: Any) -> str:
-    return "nothing" if value is None else repr(value)
+    text = "nothing" if value is None else repr(value)
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 1]}…"
 
 
 def _join(path: str, key: str) -> str:

@@ -211,7 +211,7 @@ def _check_numbers(study: Study) -> None:
 def _toml(text: str, origin: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # of TOML, or of a number with thousands of digits
         raise ConfigError(f"{origin}: {error}") from None
     except RecursionError:
         raise ConfigError(f"{origin}: too many nested brackets") from None

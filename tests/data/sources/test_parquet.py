@@ -19,6 +19,7 @@ from metapl.schema import ConfigError
 from tests.data.shard_files import png, write_parquet
 
 pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")  # which makes it an attribute of pyarrow
 NAMES = ["cat", "dog", "owl"]
 
 
@@ -129,6 +130,11 @@ def test_columns_that_are_not_there_or_several(tmp_path: Path) -> None:
     pa.parquet.write_table(pa.table({"a": [b"1"], "b": [b"2"], "label": [0]}), file)
     with pytest.raises(DataError, match="several columns of encoded pictures; set image to one of a, b"):
         read(Parquet(), [tmp_path])
+    deeper = [[{"bytes": b"1"}], {"bytes": {"bytes": b"1"}}]  # a list of pictures, and a struct in a struct
+    for value in deeper:
+        pa.parquet.write_table(pa.table({"image": [value], "label": [0]}), file)
+        with pytest.raises(DataError, match="no column of encoded pictures; its columns are image, label"):
+            read(Parquet(), [tmp_path])
     pa.parquet.write_table(pa.table({"a": [b"1"], "label": [0.5]}), file)
     with pytest.raises(DataError, match=r"a\.parquet/0: label must be a whole number or a text, got 0\.5"):
         read(Parquet(), [tmp_path])

@@ -85,12 +85,13 @@ def _opened(path: Path) -> Iterator[Any]:
 def _image_column(path: Path, schema: Any, wanted: str) -> str:
     import pyarrow as pa
 
-    def has_bytes(kind: Any) -> bool:
-        if pa.types.is_struct(kind):
-            return kind.get_field_index("bytes") >= 0 and has_bytes(kind.field("bytes").type)
+    def is_bytes(kind: Any) -> bool:
         return pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
 
-    found = [field.name for field in schema if has_bytes(field.type)]
+    def has_bytes(kind: Any) -> bool:
+        return kind.get_field_index("bytes") >= 0 and is_bytes(kind.field("bytes").type)
+
+    found = [field.name for field in schema if (has_bytes if pa.types.is_struct(field.type) else is_bytes)(field.type)]
     if wanted != "auto":
         if wanted in found:
             return wanted
