@@ -160,6 +160,28 @@ def _fit_of_labels(place: Path) -> None:
     shutil.rmtree(place / "pictures" / "unlabeled")
 
 
+TINY = """
+import sys
+from pathlib import Path
+import jax
+import jax.numpy as jnp
+from metapl import models, weights
+from metapl.models.efficientnet_lite import EfficientNetLite
+from metapl.schema import to_dict
+tiny = EfficientNetLite(width=0.1, depth=0.1)
+variables = models.build(tiny, 3).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
+weights.save(Path(sys.argv[1]), variables, to_dict(tiny), ("a", "b", "c"))
+"""
+
+
+def _fit_of_weights(place: Path) -> None:
+    """Enough labels to finetune a network, and its weights; another process makes them, as this one may fork later."""
+    write_digits(place / "pictures", classes=2, each=104)
+    path = Path(metapl.__file__).parents[1]
+    command = [sys.executable, "-c", TINY, str(place / "tiny.safetensors")]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(path)})
+
+
 def _labeling(place: Path) -> None:
     write_fit(place)
     (place / "out").mkdir()
@@ -182,6 +204,11 @@ SCENES: Mapping[str, Scene] = {
 } | {
     "fit": Scene(_fit, FIT, results=(*RESULTS, "model.json")),
     "fit-labels": Scene(_fit_of_labels, FIT, results=(*RESULTS, "model.json")),  # no unlabelled pictures
+    "fit-finetuned": Scene(
+        _fit_of_weights,
+        ("fit", "pictures", "--init-from", "tiny.safetensors", "--no-mirror", "--steps", "6", "--out", "out"),
+        results=(*RESULTS, "model.json"),
+    ),
     "study": Scene(_study, ("study", "study.toml", "--out", "out"), results=(*RESULTS, "study.md")),
     "predict": Scene(_trained, ("predict", "run", "pictures/unlabeled", "--csv", "out.csv"), out="out.csv", results=()),
     "pseudo-label": Scene(
