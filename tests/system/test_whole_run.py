@@ -1,7 +1,7 @@
 """A whole run in several real processes: tar files, stored predictions, a picture's width shared, a process killed.
 
 Every process reads its own rows of a batch from the shards, the second stage learns from stored predictions, and the
-run goes on with other numbers of processes and in other modes.
+run goes on with other numbers of processes and in other modes. A smaller one reads Parquet files and has Reduced MPL.
 """
 
 import io
@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from sklearn.datasets import load_digits
 
 from metapl.system import processes
-from tests.data.shard_files import sample, write_tar
+from tests.data.shard_files import sample, write_parquet, write_tar
 from tests.system.together import Place, ended
 
 STEPS = 24  # of the second stage
@@ -48,23 +48,54 @@ name = "noisy_student"
 keep.per_class = 10
 optimizer.learning_rate = 0.001
 """
+REDUCED = """
+preset = "digits_reduced_mpl_small"
+log_every_steps = 2
+checkpoint = {every_steps = 3, keep = 2}
+[data]
+name = "parquet"
+path = "parquet"
+feed = "files"
+size = 8
+workers = 0
+[model]
+hidden = [8]
+[[stages]]
+steps = 4
+labeled_batch = 8
+method = {name = "supervised"}
+[[stages]]
+steps = 6
+labeled_batch = 8
+unlabeled_batch = 8
+method = {name = "reduced_mpl", keep.per_class = 10}
+"""
 HYBRID = ("--parallel.mode", "hybrid", "--parallel.model", "2")
 RESULTS = ("metrics.jsonl", "weights.safetensors", "evaluations.csv")
 
 
-def write_shards(place: Place) -> None:
-    """Digits 0 and 1: 20 labelled, 40 unlabelled, 20 for the test."""
+def digits_by_shard() -> dict[str, list[tuple[str, bytes, int | None]]]:
+    """Digits 0 and 1, with names and labels: 20 labelled, 40 unlabelled, 20 for the test."""
     digits = load_digits()
     rows = np.flatnonzero(digits.target < 2)[:80]
     parts = {"train-0": rows[:10], "train-1": rows[10:20], "unlabeled": rows[20:60], "test": rows[60:]}
-    for name, part in parts.items():
-        members = []
-        for row in part:
-            out = io.BytesIO()
-            Image.fromarray((digits.images[row] * 15.9).astype(np.uint8)).save(out, "PNG")
-            label = None if name == "unlabeled" else int(digits.target[row])
-            members += sample(f"{name}_{row}", out.getvalue(), label)
-        write_tar(place.folder / "shards" / f"{name}.tar", members)
+
+    def picture(row: int) -> bytes:
+        out = io.BytesIO()
+        Image.fromarray((digits.images[row] * 15.9).astype(np.uint8)).save(out, "PNG")
+        return out.getvalue()
+
+    return {
+        name: [
+            (f"{name}_{row}", picture(row), None if name == "unlabeled" else int(digits.target[row])) for row in part
+        ]
+        for name, part in parts.items()
+    }
+
+
+def write_shards(place: Place) -> None:
+    for name, samples in digits_by_shard().items():
+        write_tar(place.folder / "shards" / f"{name}.tar", [member for one in samples for member in sample(*one)])
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +154,14 @@ def test_a_lost_process_ends_the_others_and_the_run_goes_on_in_other_modes_with_
     assert weights.keys() == reference.keys()
     for name, value in weights.items():
         np.testing.assert_allclose(value, reference[name], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_two_processes_learn_from_stored_predictions_for_parquet_files_as_one_does(tmp_path):
+    place = Place(tmp_path, REDUCED)
+    for name, samples in digits_by_shard().items():
+        labels = None if name == "unlabeled" else [label for _, _, label in samples]
+        write_parquet(tmp_path / "parquet" / f"{name}.parquet", [picture for _, picture, _ in samples], labels)
+    ended([place.start("train", "my.toml", "--out", "one", devices=2)])
+    ended(place.start_two("train", "my.toml", "--out", "two"))
+    for name in RESULTS:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
