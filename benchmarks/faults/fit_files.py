@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 
 from faults.http_requests import write_fit
-from metapl.fit import after, clock, foreign_pictures, rung
+from metapl.fit import after, clock, leave_out_foreign, rung
 from metapl.fit import fit as fits
 from metapl.fit.folder import check_request, is_finished, write_request
 from metapl.fit.plan import Plan
@@ -45,7 +45,7 @@ def _finish(place: Path) -> None:
     some = np.zeros((3, 2), np.float32)
     rung.write(out, Rung(About("linear", "logistic regression", "linear", False), 1.5, Predictions(some, some, some)))
     rung.note_order(out, ["linear"])
-    foreign_pictures.write(out, foreign_pictures.Found([4], [2], [0], [0.25], [1]))
+    leave_out_foreign.write(out, leave_out_foreign.Found([4], [2], [0], [0.25], [1]))
     Plan(out).decide("features", {"name": "features", "source": "pictures.csv", "size": 8})
     (out / "labels.csv").write_text(f"path,label,decision\n{place / 'pictures' / '4.png'},cat,label\n")
 
@@ -63,6 +63,6 @@ def read(name: str, path: Path) -> None:
     Plan(out).features(out, request, 8)
     for finished in rung.climbed(out):
         rung.read(out, finished)
-    foreign_pictures.read(out)
+    leave_out_foreign.read(out)
     after.read(out)
     queue.load(out, None)
