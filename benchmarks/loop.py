@@ -3,7 +3,7 @@
 python benchmarks/loop.py [--case digits|wrn] [--repeats 5] [--every-steps 0]
 
 Both do the same steps of the same program on the same data. The bare side gives the device its steps as fast as it can
-and waits for the last one. The other side is the loop as `metapl train` runs it: pieces, reports at the default
+and waits for the last one. The other side is the loop as `metapl train` runs it: chunks, reports at the default
 interval, metrics.jsonl, and a checkpoint at the end or, with --every-steps, more of them. Neither time includes what
 happens only once (compiling, the first state). By default a run is saved every ten minutes, which is longer than this
 benchmark, so the cost of a checkpoint is printed separately: how long it blocks the loop, and which share of ten

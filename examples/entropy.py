@@ -2,7 +2,7 @@
 
     θ' = θ − η ∇_θ [ CE(y_l, f(x_l; θ)) + λ H(f(x_u; θ)) ],    H(p) = −Σ_c p_c log p_c, a mean over the batch
 
-The term makes the network sure about unlabelled examples, of whatever class. Nothing tells it whether it is right.
+The term makes the network certain about unlabelled examples, even if their class is wrong.
 
 | symbol | name           |
 |--------|----------------|
