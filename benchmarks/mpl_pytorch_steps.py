@@ -2,9 +2,9 @@
 
     python benchmarks/mpl_pytorch_steps.py SETTINGS
 
-Its loop, networks and losses run unchanged on the CPU, on noise that is in memory. Empty stand-ins replace its file `data.py` (which
-needs torchvision) and TensorBoard: the loop does not need them. Without its weight average, clipping
-and dropout, which our side of this comparison does not have either.
+Its loop, networks and losses run unchanged on the CPU, on noise that is in memory. Empty stand-ins replace its file
+`data.py` (which needs torchvision) and TensorBoard: the loop does not need them. Its weight average, clipping and
+dropout are off, because our side of this comparison does not have them either.
 """
 
 import argparse

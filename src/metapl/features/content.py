@@ -1,4 +1,4 @@
-"""What the pictures are, byte for byte: a cache of features must not outlive a picture that was swapped for another.
+"""Hash every byte of the pictures: if a picture was swapped for another, its stored features must not be used.
 
 A run's manifest compares edges of at most 10,000 files of large sets (data/splits/manifest.py). Here all files are read
 whole: that takes about a hundredth of the time that encoding them does.

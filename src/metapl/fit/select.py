@@ -1,7 +1,7 @@
 """Which rung to use: by pictures that neither trained it nor measure it, and by what was best on other data.
 
 With few labels, validation is mostly chance: of 200 pictures, two rungs that differ by three points disagree about
-some ten. A choice of the best among eight rungs by such numbers is a lottery. So the first rung of PREFERRED that is
+some ten. The best of eight rungs by such numbers is mostly chosen by chance. So the first rung of PREFERRED that is
 there is used, unless another one gets more of the same validation pictures right, by more than chance explains:
 
     z = the mean of the paired difference, divided by its standard error

@@ -18,7 +18,7 @@ cross-validation. If their counts differ by more than chance explains (χ², p <
 
     π_c = the mean of Q_ic over i, but at least a_c / MOST and at most a_c MOST; scaled to add up to 1
 
-Neighbours know what a linear head cannot: an example between two clouds belongs to the one that it hangs on to. Labels
+Neighbours show what a linear head cannot: which of two clusters an example between them is connected to. Labels
 spread over the graph of the nearest neighbours (Zhou et al., 2003) as in
 
     Z ← α D^(-½) W D^(-½) Z + (1 − α) Y                 Y: the labels, 0 for unlabelled examples
