@@ -53,6 +53,16 @@ def test_settings_come_from_the_preset_the_study_the_case_and_the_arm():
     assert read.config_of(study, "few", "mpl").stages[0].method.feedback.estimator != "none"
 
 
+def test_an_arm_that_changes_a_part_of_what_all_share_leaves_the_others_alone():
+    shared = '"stages" = [{steps = 40, method = {name = "uda"}}]'
+    changed = TEXT.replace('"stages.0.steps" = 40', shared).replace(
+        'title = "MPL"', 'title = "MPL"\nset = {"stages.0.method" = {name = "fixmatch"}}'
+    )
+    study = read.parse(changed.replace('"stages.0.method.feedback.estimator" = "none"', '"seed" = 1'), "mine")
+    assert read.config_of(study, "few", "mpl").stages[0].method.name == "fixmatch"
+    assert read.config_of(study, "few", "none").stages[0].method.name == "uda"
+
+
 def test_the_small_study():
     small = read.shrink(read.parse(TEXT, "mine"))
     assert (small.seeds, small.runs()) == (2, [("few", "none"), ("few", "mpl")])

@@ -1,5 +1,6 @@
 """Read a study from TOML, check it, and make the settings of its runs."""
 
+import copy
 import tomllib
 from dataclasses import replace
 from importlib import resources
@@ -107,7 +108,7 @@ def _put(values: dict[str, Any], name: str, value: Any) -> None:
     try:
         for word in path:
             at = at[int(word)] if isinstance(at, list | tuple) else at.setdefault(word, {})
-        at[int(last) if isinstance(at, list) else last] = value
+        at[int(last) if isinstance(at, list) else last] = copy.deepcopy(value)  # later settings may change a part of it
     except (KeyError, IndexError, ValueError, TypeError, AttributeError):
         raise ConfigError(f"there is no setting {name!r}") from None
 
