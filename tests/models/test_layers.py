@@ -3,9 +3,10 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from flax import linen as nn
 
-from metapl.models.layers import classify, conv
+from metapl.models.layers import classify, conv, max_pool
 
 
 class Classifier(nn.Module):
@@ -39,3 +40,19 @@ def test_logits_are_float32():
     x = jnp.ones((1, 2, 2, 3), jnp.bfloat16)
     answer, variables = Classifier().init_with_output(jax.random.key(0), x, False)
     assert answer.dtype == variables["params"]["head"]["kernel"].dtype == jnp.float32
+
+
+@pytest.mark.parametrize("sides", [(8, 8), (7, 10), (1, 3)])
+def test_pooling_is_flaxs_and_the_first_of_equal_pixels_gets_the_gradient(sides):
+    x = nn.relu(jax.random.normal(jax.random.key(0), (3, *sides, 4)))  # many pixels are equal: 0
+    towards = jax.random.normal(jax.random.key(1), (3, *sides, 4))
+
+    def flaxs(x):
+        return nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+
+    def everything(function):
+        y, along = jax.jvp(function, (x,), (towards,))
+        return y, along, jax.vjp(function, x)[1](along)[0]
+
+    for ours, theirs in zip(everything(max_pool), everything(flaxs), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-6)

@@ -19,7 +19,7 @@ from annotated_types import Ge, Gt, Lt
 from flax import linen as nn
 
 from metapl.models.dropblock import DropBlock
-from metapl.models.layers import DTYPES, Precision, classify, conv
+from metapl.models.layers import DTYPES, Precision, classify, conv, max_pool
 from metapl.models.norm import BatchNorm
 from metapl.models.remat import maybe_remat
 from metapl.models.stacked import chain
@@ -111,7 +111,7 @@ class ResNetModule(nn.Module):
         x = stem(size=7, stride=2, padding=3)(x) if c.stem == "imagenet" else stem(size=3, padding=1)(x)
         x = nn.relu(BatchNorm(c.norm_decay, c.norm_epsilon, name="stem_norm")(x, train=train))
         if c.stem == "imagenet":
-            x = nn.max_pool(x, (3, 3), (2, 2), ((1, 1), (1, 1)))
+            x = max_pool(x)
 
         block = maybe_remat(ResidualBlock, c.remat)
         for stage, count in enumerate(BLOCKS[c.depth], start=1):
