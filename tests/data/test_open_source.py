@@ -1,5 +1,6 @@
 """A source by what a person calls it."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +42,13 @@ def test_a_file_of_another_kind_is_told_from_one_that_is_not_there(tmp_path: Pat
     (tmp_path / "0.png").touch()
     with pytest.raises(ConfigError, match=r"0.png' is not a folder or one of these files: .csv, .npz"):
         settings_of(str(tmp_path / "0.png"))
+
+
+def test_a_named_pipe_is_no_list(tmp_path: Path) -> None:
+    """To open it would take for ever."""
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(ConfigError, match=r"pipe.csv' is not a folder or one of these files"):
+        settings_of(str(tmp_path / "pipe.csv"))
 
 
 def test_a_name_comes_before_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

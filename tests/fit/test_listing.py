@@ -1,5 +1,6 @@
 """The roles of pictures, and remarks about them."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from metapl.data import pictures
 from metapl.fit import listing
 from metapl.fit.examine import examine, read_roles
 from metapl.fit.listing import Listing, make_listing
+from metapl.schema import ConfigError
 from tests.fit.pictures import console, save
 
 
@@ -38,6 +40,19 @@ def test_a_picture_with_two_labels_is_a_remark(tmp_path):
     save(tmp_path / "labeled" / "dog" / "0.png", np.asarray(Image.open(tmp_path / "labeled" / "cat" / "0.png")))
     listed = listing_of(tmp_path)
     assert "labeled: 1 picture with several labels, of which at most one can be right" in listed.remarks
+
+
+def test_a_class_whose_pictures_were_all_left_out_says_why(tmp_path):
+    """A list of pictures is UTF-8, and names of files may be anything."""
+    rng, latin = np.random.default_rng(0), os.fsdecode(b"caf\xe9")
+    for number in range(8):
+        save(
+            tmp_path / "labeled" / ("cat", latin)[number % 2] / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8)
+        )
+    with pytest.raises(
+        ConfigError, match=r"no labelled .*remove the class \(labeled: 4 pictures are left out, because "
+    ):
+        listing_of(tmp_path)
 
 
 def test_it_is_said_if_there_are_no_unlabelled_pictures(tmp_path):

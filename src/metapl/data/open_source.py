@@ -35,7 +35,8 @@ def settings_of(text: str) -> PictureConfig:
         if kind := _kind_of_shards(path):
             return kind(path=str(path.resolve()))
         return folder.Folder(path=str(path.resolve()), labeled="train" if only_train else "labeled")
-    if make := _BY_SUFFIX.get(path.suffix):
+    make = _BY_SUFFIX.get(path.suffix)
+    if make and (path.is_file() or not path.exists()):  # to open a named pipe would take for ever
         return make(str(path.resolve()))
     found = "is not a folder or one of" if path.exists() else "is not there: expected a folder, or one of"
     raise ConfigError(

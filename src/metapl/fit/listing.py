@@ -57,7 +57,7 @@ def make_listing(audit: Audit, allow_duplicates: bool, seed: int, held_out: froz
         remarks.append(f"{also_there}: the accuracies are too high")
     good |= _without_copies(audit, good, remarks)
     labeled, val = _good_part(audit, "labeled", good), _good_part(audit, "val", good)
-    check_classes(audit.source.class_names, labeled.labels)
+    _check_classes(audit.source.class_names, labeled.labels, remarks)
     _remark_on_several_labels(audit, good["labeled"], remarks)
     groups = group_copies(audit.surveys["labeled"], good["labeled"])
     rows = assign_roles(labeled.labels, groups, val.labels, len(good.get("test", ())) > 0, seed)
@@ -74,6 +74,15 @@ def make_listing(audit: Audit, allow_duplicates: bool, seed: int, held_out: froz
         remarks.append("there are no unlabelled pictures, so every model learns from the labelled ones alone")
     _remark_on_unmeasured(roles["test"].labels, rows.measured_on, audit.source.class_names, remarks)
     return Listing(roles, audit.source.class_names, rows.measured_on, tuple(remarks), len(leaks))
+
+
+def _check_classes(class_names: tuple[str, ...], labels: NDArray[np.int32], remarks: list[str]) -> None:
+    """Refuse classes that no model can be made for; labelled pictures that were left out may be the cause."""
+    try:
+        check_classes(class_names, labels)
+    except ConfigError as error:
+        left_out = "; ".join(remark for remark in remarks if remark.startswith("labeled: "))
+        raise ConfigError(f"{error} ({left_out})" if left_out else str(error)) from None
 
 
 def _usable(audit: Audit, role: str, remarks: list[str]) -> NDArray[np.bool_]:
