@@ -25,6 +25,7 @@ import numpy as np
 from sklearn.datasets import make_moons
 
 Layers = list[tuple[jax.Array, jax.Array]]  # of a network: (weights [inputs, outputs], biases [outputs])
+State = tuple[Layers, Layers, jax.Array]  # teacher, student, and the moving average b
 
 RATE = 0.1  # η: the paper's constant learning rate
 BASELINE_DECAY = 0.99
@@ -75,17 +76,16 @@ def cosine(a: Layers, b: Layers) -> jax.Array:
 
 
 def mpl_step(
-    teacher: Layers,
-    student: Layers,
-    baseline: jax.Array,
+    state: State,
     x_l: jax.Array,  # [B, 2]
     y_l: jax.Array,  # [B]
     x_u: jax.Array,  # [U, 2]
     guesses: jax.Array,  # [U] ŷ ~ T(x_u; θ_T)
     feedback_weight: float = 1.0,
     rate: float = RATE,
-) -> tuple[Layers, Layers, jax.Array, jax.Array]:
-    """One step of the method: (θ_T', θ_S', b', cos)."""
+) -> tuple[State, jax.Array]:
+    """Take one step of the method: (θ_T', θ_S', b') and cos."""
+    teacher, student, baseline = state
     g = jax.grad(cross_entropy)(student, x_u, guesses)
     new_student = sgd(student, g, rate)
     v = jax.grad(cross_entropy)(new_student, x_l, y_l)
@@ -96,7 +96,7 @@ def mpl_step(
         return cross_entropy(teacher, x_l, y_l) + h * cross_entropy(teacher, x_u, guesses)
 
     new_teacher = sgd(teacher, jax.grad(teacher_loss)(teacher), rate)
-    return new_teacher, new_student, BASELINE_DECAY * baseline + (1 - BASELINE_DECAY) * cos, cos
+    return (new_teacher, new_student, BASELINE_DECAY * baseline + (1 - BASELINE_DECAY) * cos), cos
 
 
 @partial(jax.jit, static_argnames="steps")
@@ -106,12 +106,11 @@ def train(
     """Start both networks and take all steps; each sees all labelled and 64 unlabelled points."""
     teacher_key, student_key, step_key = jax.random.split(key, 3)
 
-    def step(i: int, state: tuple[Layers, Layers, jax.Array]) -> tuple[Layers, Layers, jax.Array]:
-        teacher, student, baseline = state
+    def step(i: int, state: State) -> State:
         batch_key, guess_key = jax.random.split(jax.random.fold_in(step_key, i))
         batch = x_u[jax.random.randint(batch_key, (64,), 0, len(x_u))]
-        guesses = jax.random.categorical(guess_key, logits(teacher, batch))
-        return mpl_step(teacher, student, baseline, x_l, y_l, batch, guesses, feedback_weight)[:3]
+        guesses = jax.random.categorical(guess_key, logits(state[0], batch))
+        return mpl_step(state, x_l, y_l, batch, guesses, feedback_weight)[0]
 
     start = (new_network(teacher_key), new_network(student_key), jnp.zeros(()))
     teacher, student, _ = jax.lax.fori_loop(0, steps, step, start)

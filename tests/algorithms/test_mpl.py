@@ -52,8 +52,9 @@ def test_one_step_is_the_examples_step(views, network):
     teacher, student = layers(state.teacher.params), layers(state.student.params)
     guesses = jax.random.categorical(jax.random.split(key, 4)[1], oracle.logits(teacher, views.weak))
     assert 0 < np.mean(guesses) < 1  # both labels are drawn, so the step has something to get wrong
-    new_teacher, new_student, baseline, cosine = oracle.mpl_step(
-        teacher, student, jnp.float32(0.3), views.labeled, views.labels, views.weak, guesses, 0.7, rate=0.2
+    start = (teacher, student, jnp.float32(0.3))
+    (new_teacher, new_student, baseline), cosine = oracle.mpl_step(
+        start, views.labeled, views.labels, views.weak, guesses, 0.7, rate=0.2
     )
     close = {"rtol": 1e-5, "atol": 1e-6}
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **close), layers(after.teacher.params), new_teacher)
