@@ -31,7 +31,7 @@ from annotated_types import Ge, Le
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import EncoderWithHeads, HeadPerceptron, network_of, without
+from metapl.algorithms.projection_heads import EncoderWithHeads, HeadPerceptron, network_of, without
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
 

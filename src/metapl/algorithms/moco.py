@@ -36,7 +36,7 @@ from annotated_types import Ge, Gt, Lt
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import EncoderWithHeads, HeadPerceptron, network_of
+from metapl.algorithms.projection_heads import EncoderWithHeads, HeadPerceptron, network_of
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 
 

@@ -39,7 +39,7 @@ from annotated_types import Ge, Gt, Lt, MinLen
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import EncoderWithHeads, HeadPerceptron, network_of
+from metapl.algorithms.projection_heads import EncoderWithHeads, HeadPerceptron, network_of
 from metapl.metrics import LOSSES
 from metapl.schema import ConfigError
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metric, Metrics, Network, PyTree, Views, Weights

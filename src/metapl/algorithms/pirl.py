@@ -33,7 +33,7 @@ from flax import linen as nn
 from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.contrast import direction, spread
-from metapl.algorithms.heads import NETWORK, EncoderWithHeads, HeadPerceptron, network_of
+from metapl.algorithms.projection_heads import NETWORK, EncoderWithHeads, HeadPerceptron, network_of
 from metapl.schema import ConfigError
 from metapl.types import Algorithm, Array, Learner, MethodConfig, Metrics, Network, PyTree, Views, Weights
 

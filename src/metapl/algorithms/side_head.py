@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from metapl.algorithms.heads import HeadPerceptron
+from metapl.algorithms.projection_heads import HeadPerceptron
 from metapl.optim import Descent
 from metapl.types import Array, Learner, Network, PyTree
 

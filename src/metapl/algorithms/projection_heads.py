@@ -1,4 +1,4 @@
-"""Heads on top of a network's features, for stages that learn without labels.
+"""Projection heads on top of a network's features, for stages that learn without labels.
 
     projection = g(features(x))        prediction = q(projection)
 
