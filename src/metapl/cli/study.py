@@ -66,7 +66,7 @@ def study(args: Sequence[str]) -> None:
         work.work(loaded, out, folders(flags.data_dir), terminal)
     tables = work.tables(loaded, out, flags.part)
     if not tables.accuracies:
-        raise ConfigError(f"{out} has no finished run yet")
+        raise ConfigError(f"{out} has no finished run yet; without --report-only, metapl study starts the runs")
     terminal.print(report.table(loaded, tables))
     terminal.print(report.difference_table(loaded, tables.accuracies))
     command = "metapl study " + " ".join(args)

@@ -44,7 +44,7 @@ def evaluate(run: Path, part: Part, folders: Folders) -> Evaluated:
     that are read later, are relative to the folder in which the run was started.
     """
     if not run.is_dir():
-        raise ConfigError(f"{run} is not the folder of a run")
+        raise ConfigError(f"{run} is not the folder of a run; metapl runs lists the runs")
     config, absolute = settings(run), run.absolute()
     files = weight_files(absolute, config)
     with finding_data(run, folders) as places:

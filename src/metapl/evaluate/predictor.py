@@ -126,7 +126,7 @@ def load(folder: Path, seed: int | None = None) -> Predictor:
 def choose(folder: Path) -> Chosen:
     """Find the run in a folder: the folder itself, or what model.json in it names."""
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is not the folder of a run")
+        raise ConfigError(f"{folder} is not the folder of a run; metapl runs lists the runs")
     file = folder / MODEL
     if not file.exists() and (folder / ASKED).exists():
         raise ConfigError(f"{folder}: its metapl fit has not finished; the same metapl fit command continues it")

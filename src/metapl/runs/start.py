@@ -33,7 +33,7 @@ def start_run(config: Config, seeds: int, at_once: AtOnce, folders: Folders, out
     say = sayer(console)
     datasets = data.load(config.data, numbers, folders, say)
     if not len(datasets[0].test):
-        raise ConfigError("the data have no test part, so the result could not be measured")
+        raise ConfigError("the data have no test part, so the result could not be measured; add one (docs/data.md)")
     program = prepared(config, datasets, say)
     together = seeds_together(at_once, seeds, config, program, datasets[0])
     settings = RunSettings(config, tuple(numbers), together, folders)

@@ -57,7 +57,7 @@ def read(config: TFRecord, folders: Folders) -> Source:
             parts[part] = _part(config, shards, names, part == "unlabeled")
     classes = max(int(part.labels.max(initial=-1)) for part in parts.values()) + 1
     if classes == 0:
-        raise DataError(f"{config.name}: no record has a label in {config.label_field!r}")
+        raise DataError(f"{config.name}: no record has a label in {config.label_field!r}; set label_field to its name")
     return Source(parts, tuple(names.get(i) or str(i) for i in range(classes)))
 
 

@@ -56,7 +56,7 @@ def join(chosen: list[Images]) -> Images:
             memory = [images for images in chosen if isinstance(images, InMemory)]
             places = tuple(place for images in memory for place in images.places)
             if len({images.array.shape[1:] for images in memory}) > 1:
-                raise DataError("the unlabelled pictures are not all of one size")
+                raise DataError("the unlabelled pictures are not all of one size; scale them to one")
             return InMemory(np.concatenate([images.array for images in memory]), memory[0].prefix, places)
         case Files(root=root):
             return Files(tuple(path for images in chosen if isinstance(images, Files) for path in images.paths), root)
