@@ -82,6 +82,11 @@ def test_other_shares_of_the_unlabelled_examples_are_noticed_and_do_less_harm(cl
     assert noticed > accuracy(self_training(x[labeled], y[labeled], x[rare], 3), x[900:], y[900:]) + 0.03
 
 
+def test_few_labels_say_little_about_shares():
+    np.testing.assert_allclose(recipe.laplace(np.array([0] * 6 + [1])), [7 / 9, 2 / 9])
+    np.testing.assert_allclose(recipe.laplace(np.arange(40) % 4), np.full(4, 0.25))
+
+
 def test_shares_stay_within_a_factor_of_those_of_the_labels():
     found = recipe.bounded(np.array([0.9, 0.05, 0.05]), np.full(3, 1 / 3))
     np.testing.assert_allclose(found, np.array([4, 1, 1]) / 6)

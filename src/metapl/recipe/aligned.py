@@ -11,10 +11,15 @@
       θ = logistic regression on y_l, with weight 2, and on argmax P_i, with weight (max P_i)²
     the head is θ V
 
-Without alignment, self-training gives too many pictures to the classes that are easy. π are the classes' shares among
-the labelled examples, a, if the unlabelled ones have the same shares. If not, that would teach wrong labels. So the
-classes that θ predicts for unlabelled examples are compared with those that it predicts for labelled ones, by
-cross-validation. If their counts differ by more than chance explains (χ², p < CHANCE), π follows the predictions:
+Without alignment, self-training gives too many pictures to the classes that are easy. π are the classes' shares as the
+labelled examples tell them, a, if the unlabelled ones have the same shares:
+
+    a_c = (n_c + 1) / Σ_k (n_k + 1)                     n_c: labelled examples of class c (Laplace's rule: seven labels
+                                                        say little about shares, a hundred say much)
+
+If not, that would teach wrong labels. So the classes that θ predicts for unlabelled examples are compared with those
+that it predicts for labelled ones, by cross-validation. If their counts differ by more than chance explains (χ²,
+p < CHANCE), π follows the predictions:
 
     π_c = the mean of Q_ic over i, but at least a_c / MOST and at most a_c MOST; scaled to add up to 1
 
@@ -99,7 +104,7 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int) -> Head
 
 def _go_on(model: LogisticRegression, x: Values, y: Numbers, unlabeled: Values) -> None:
     """Train θ, round by round, from where it is."""
-    shares = np.bincount(y) / len(y)
+    shares = laplace(y)
     same = have_same_shares(x, y, model.predict(unlabeled))
     of_neighbours = spread(x, y, unlabeled) ** MIXED
     everything = np.concatenate([x, unlabeled])
@@ -150,6 +155,12 @@ def have_same_shares(x: Values, y: Numbers, predicted: Numbers) -> bool:
     own = cross_val_predict(_regression(FIRST_C), x, y, cv=cutter)
     counts = np.stack([np.bincount(some, minlength=y.max() + 1) for some in (own, predicted)])
     return bool(stats.chi2_contingency(counts[:, counts.sum(0) > 0]).pvalue >= CHANCE)
+
+
+def laplace(y: Numbers) -> Values:
+    """a: the classes' shares by Laplace's rule."""
+    counts = np.bincount(y) + 1
+    return np.asarray(counts / counts.sum())
 
 
 def bounded(wanted: Values, shares: Values) -> Values:
