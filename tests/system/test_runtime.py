@@ -73,5 +73,5 @@ def test_a_flag_that_xla_does_not_know_is_left_out_and_named(monkeypatch):
     monkeypatch.setattr(runtime.xla_flags, "accepted", lambda flags, *_: [f for f in flags if not f.startswith(YNN)])
     monkeypatch.delenv("XLA_FLAGS")
     runtime.start(quick_compile=True)
-    assert os.environ["XLA_FLAGS"] == runtime.QUICK_COMPILE
+    assert os.environ["XLA_FLAGS"] == f"{runtime.QUICK_COMPILE} {runtime.OLDER_LOOPS}"
     assert runtime.left_out_xla_flags() == [runtime.YNN_OPERATIONS]
