@@ -9,6 +9,7 @@ from metapl.plan import memory, roofline, traffic
 from metapl.plan.advice import advice
 from metapl.plan.example_shape import ExampleShape
 from metapl.plan.memory import DeviceMemory, Refusal
+from metapl.plan.placed import compile_until_placed
 from metapl.plan.planned_program import PlannedProgram, planned_program
 from metapl.plan.target import Machine
 from metapl.system import runtime
@@ -16,15 +17,20 @@ from metapl.system import runtime
 Say = Callable[[str], None]  # shows what is being done
 
 
-def plan(config: Config, index: int, examples: ExampleShape, machine: Machine, say: Say) -> dict[str, Any]:
-    """The report on one stage: memory, FLOPs, traffic, times, and advice if it does not fit."""
+def plan(
+    config: Config, index: int, examples: ExampleShape, machine: Machine, say: Say, *, machine_code: bool = True
+) -> dict[str, Any]:
+    """The report on one stage: memory, FLOPs, traffic, times, and advice if it does not fit.
+
+    Without `machine_code`, the compiler is still at work when this returns: the process must end by os._exit.
+    """
     say("tracing the step")
     begin = time.perf_counter()
     planned = planned_program(config, index, examples, machine.devices)
     lowered = planned.advance.lower(*planned.arguments)
     traced_s = time.perf_counter() - begin
     say("compiling it")
-    compiled, refused = _compile(lowered)
+    compiled, refused = _compile(lowered, machine_code)
     compile_s = time.perf_counter() - begin - traced_s
     devices = planned.layout.devices
     report: dict[str, Any] = {
@@ -51,10 +57,10 @@ def plan(config: Config, index: int, examples: ExampleShape, machine: Machine, s
     return report
 
 
-def _compile(lowered: Any) -> tuple[Any, Refusal | None]:
+def _compile(lowered: Any, machine_code: bool) -> tuple[Any, Refusal | None]:
     """The compiled program, or the compiler's refusal."""
     try:
-        return lowered.compile(), None
+        return lowered.compile() if machine_code else compile_until_placed(lowered), None
     except RuntimeError as error:
         if refused := memory.refusal(str(error)):
             return None, refused

@@ -29,7 +29,7 @@ def _memory(report: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "arguments, as stored in memory", amount(memory["arguments"])
         yield "outputs that need their own memory", amount(memory["outputs"])
         yield "temporaries (activations, gradients)", amount(memory["temporaries"])
-        yield "program", amount(memory["program"])
+        yield "program", amount(memory["program"]) if memory["program"] else "no machine code"
     yield "memory of one device, in all", amount(memory["total"])
     if memory["limit"]:
         yield "  of", amount(memory["limit"])
