@@ -6,16 +6,10 @@
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,fma,avx2")
 
+#include "vectors.h"
+
 namespace winograd {
 namespace {
-
-constexpr int64_t kLanes = 16;
-typedef float Vector __attribute__((vector_size(64)));
-typedef float Unaligned __attribute__((vector_size(64), aligned(4), may_alias));
-
-inline Vector Load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-inline void Store(float* to, Vector value) { *reinterpret_cast<Unaligned*>(to) = value; }
-inline Vector Broadcast(float value) { return value - Vector{}; }
 
 // The points 0, ±p, ±q and infinity. In float32, 2/3 and 3/2 have half of the error of the usual 1 and 2.
 constexpr float kP = 2.0f / 3, kQ = 3.0f / 2, kP2 = 4.0f / 9, kQ2 = 9.0f / 4, kP3 = 8.0f / 27, kQ3 = 27.0f / 8;
@@ -94,35 +88,6 @@ inline __attribute__((always_inline)) void OfSquare(Source source, Target target
     for (int j = 0; j < To; ++j) target(i, j, out[j]);
   }
 }
-
-// out [Rows, Width · 16] (+)= a · b with a [Rows, depth] of any strides and b [depth, Width · 16].
-template <int Rows, int Width, bool Add>
-inline void Product(const float* a, int64_t row_stride, int64_t depth_stride, const float* b, int64_t b_stride,
-                    int64_t depth, float* out, int64_t out_stride) {
-  Vector sums[Rows][Width] = {};
-  for (int64_t k = 0; k < depth; ++k) {
-    Vector right[Width];
-#pragma GCC unroll 4
-    for (int j = 0; j < Width; ++j) right[j] = Load(b + k * b_stride + j * kLanes);
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
-      const Vector left = Broadcast(a[i * row_stride + k * depth_stride]);
-#pragma GCC unroll 4
-      for (int j = 0; j < Width; ++j) sums[i][j] += left * right[j];
-    }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < Width; ++j) {
-      float* to = out + i * out_stride + j * kLanes;
-      Store(to, Add ? Load(to) + sums[i][j] : sums[i][j]);
-    }
-  }
-}
-
-int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
-int64_t RoundUp(int64_t a, int64_t b) { return (a + b - 1) / b * b; }
 
 // Numbers between two of the 36 places. The odd multiple of a cache line spreads them over the cache.
 int64_t Stride(int64_t numbers) { return RoundUp(numbers, 2 * kLanes) + kLanes; }

@@ -8,8 +8,9 @@ from jax import lax
 
 from metapl import models
 from metapl.models import onednn
-from metapl.models.convolution import convolve, geometry_of, portable, product, quick_way
+from metapl.models.convolution import convolve, geometry_of, product, quick_way
 from metapl.models.layers import conv
+from metapl.models.onednn import portable
 from metapl.models.wide_resnet import WideResNet
 
 FLOAT32 = jnp.dtype("float32")
@@ -36,10 +37,21 @@ TILED = {  # batch, height, width, channels, padding of 3×3 convolutions that t
     "a tile in a picture": (17, 4, 4, (64, 48), "SAME"),
 }
 
+DIRECT = {  # batch, height, width, channels, kernel, strides, padding of others that it computes by itself
+    "1x1": (3, 14, 15, (32, 48), 1, (1, 1), "VALID"),  # more pixels than one part has
+    "1x1, stride 2": (2, 7, 6, (16, 64), 1, (2, 2), "VALID"),
+    "1x1, deep": (5, 2, 2, (544, 16), 1, (1, 1), "VALID"),
+    "3x3 at 2x2": (5, 2, 2, (48, 80), 3, (1, 1), "SAME"),
+    "3x3 at 1x1": (3, 1, 1, (16, 16), 3, (1, 1), "SAME"),
+    "3x3, stride 2": (3, 9, 8, (32, 48), 3, (2, 2), ((1, 1), (0, 1))),
+    "2x3, uneven": (3, 5, 7, (16, 32), (2, 3), (2, 1), ((0, 1), (2, 2))),
+}
+
 
 def arrays(height, width, kernel, dtype=FLOAT32, batch=5, channels=(16, 8)):
     keys = jax.random.split(jax.random.key(0), 4)
-    shapes = ((batch, height, width, channels[0]), (kernel, kernel, *channels)) * 2
+    sides = (kernel, kernel) if isinstance(kernel, int) else kernel
+    shapes = ((batch, height, width, channels[0]), (*sides, *channels)) * 2
     return [jax.random.normal(key, shape, dtype) for key, shape in zip(keys, shapes, strict=True)]
 
 
@@ -138,6 +150,17 @@ def test_winograds_convolution_is_xlas(name):
     x, w, *rest = arrays(height, width, 3, batch=batch, channels=channels)
     geometry = geometry_of(x, w, (1, 1), padding)
     assert_same_function(lambda x, w: onednn.convolution(x, w, geometry), by_lax((1, 1), padding), (x, w, *rest), 1e-5)
+
+
+@needs_onednn
+@pytest.mark.parametrize("name", DIRECT)
+def test_a_sum_of_products_over_the_kernel_is_xlas_convolution(name):
+    batch, height, width, channels, kernel, strides, padding = DIRECT[name]
+    x, w, *rest = arrays(height, width, kernel, batch=batch, channels=channels)
+    geometry = geometry_of(x, w, strides, padding)
+    assert_same_function(lambda x, w: onednn.convolution(x, w, geometry), by_lax(strides, padding), (x, w, *rest), 1e-5)
+    if onednn.has_own_kernels():
+        assert "onednn" in str(jax.make_jaxpr(quick_way(geometry, FLOAT32))(x, w))
 
 
 @needs_onednn

@@ -15,7 +15,7 @@ from metapl import models, weights
 from metapl.evaluate.predictor import Predictor
 from metapl.export.check import Examples, Predict
 from metapl.models import lora
-from metapl.models.convolution import portable
+from metapl.models.onednn import portable
 from metapl.schema import ConfigError, to_dict
 from metapl.system import runtime
 from metapl.types import Array

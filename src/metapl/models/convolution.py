@@ -1,21 +1,19 @@
 """How a convolution is computed on CPUs, chosen by its shapes when a program is traced.
 
-| way     | when                                              | why                                                   |
-|---------|---------------------------------------------------|-------------------------------------------------------|
-| product | the kernel is larger than the output picture      | XLA has no fast path: 512→512, 3×3 at 2×2, batch 16   |
-|         |                                                   | takes 199 ms forward, 203 ms for the gradient of x;   |
-|         |                                                   | the product 4.3 and 4.4 ms of processor time          |
-| oneDNN  | `metapl-onednn` is installed, float32, one device | docs/speed.md has the times                           |
-| XLA     | otherwise, and on every other device              |                                                       |
+| way       | when                                              | why                                                 |
+|-----------|---------------------------------------------------|-----------------------------------------------------|
+| extension | `metapl-onednn` is installed, float32, one device | docs/speed.md has the times                         |
+| product   | the kernel is larger than the output picture      | XLA has no fast path: 512→512, 3×3 at 2×2, batch 16 |
+|           |                                                   | takes 199 ms forward, 203 ms for the gradient of x; |
+|           |                                                   | the product 4.3 and 4.4 ms of processor time        |
+| XLA       | otherwise, and on every other device              |                                                     |
 
 The product is y = P(x) · w: the row of P(x) for an output pixel has all pixels that its kernel reads. All its
 derivatives are products, too.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import jax
@@ -27,22 +25,12 @@ from metapl.models.onednn import NUMBERS, Geometry, Shape
 from metapl.system import runtime
 from metapl.types import Array
 
+MOST_TAPS = 9  # of kernels that the extension computes by itself, with AVX-512; the others it gives to oneDNN
+
 # oneDNN lays out the weights anew in each call. It is worth it if each weight is used for enough pixels. ResNet-50 on
 # 64×64 pictures, batch 16, processor ms of all three functions, XLA and oneDNN: 3×3 with 64 channels at 16×16 11.9 and
 # 9.2; 256 channels at 4×4 (as many pixels as channels) 10.8 and 8.7; 1×1, 1024→2048, to 2×2 (64 pixels) 12.3 and 23.9.
 FEWEST_PIXELS_FOR_A_CHANNEL = 1
-
-_portable: ContextVar[bool] = ContextVar("portable", default=False)
-
-
-@contextmanager
-def portable() -> Iterator[None]:
-    """Trace programs that other machines can run, too: without oneDNN."""
-    token = _portable.set(True)
-    try:
-        yield
-    finally:
-        _portable.reset(token)
 
 
 def convolve(
@@ -85,19 +73,27 @@ def quick_way(geometry: Geometry, dtype: Any) -> Callable[[Array, Array], Array]
     if jax.sharding.get_abstract_mesh().shape:  # several devices: only XLA's own operations can be shared among them
         return None
     _, rows, columns, _ = geometry.y
-    small = rows < geometry.w[0] or columns < geometry.w[1]
-    if small and geometry.groups == 1 and dtype in (jnp.float32, jnp.float64):
-        return lambda x, w: product(x, w, geometry)
-    if dtype == jnp.float32 and not _portable.get() and _suits_onednn(geometry) and onednn.available():
+    small = geometry.groups == 1 and (rows < geometry.w[0] or columns < geometry.w[1])
+    if dtype == jnp.float32 and not onednn.is_portable() and _suits_extension(geometry, small) and onednn.available():
         return lambda x, w: onednn.convolution(x, w, geometry)
+    if small and dtype in (jnp.float32, jnp.float64):
+        return lambda x, w: product(x, w, geometry)
     return None
 
 
-def _suits_onednn(geometry: Geometry) -> bool:
+def _suits_extension(geometry: Geometry, small: bool) -> bool:
     if not all(isinstance(size, int) for size in geometry.y):
         return False  # an exported program takes batches of any size
+    if _suits_own_kernels(geometry) and onednn.has_own_kernels():
+        return True
     pixels = math.prod(geometry.y[:3])
-    return geometry.groups > 1 or pixels >= FEWEST_PIXELS_FOR_A_CHANNEL * geometry.w[2]
+    return not small and (geometry.groups > 1 or pixels >= FEWEST_PIXELS_FOR_A_CHANNEL * geometry.w[2])
+
+
+def _suits_own_kernels(geometry: Geometry) -> bool:
+    """As in convolution.cc."""
+    height, width, inputs, outputs = geometry.w
+    return geometry.groups == 1 and inputs % 16 == 0 and outputs % 16 == 0 and height * width <= MOST_TAPS
 
 
 def product(x: Array, w: Array, geometry: Geometry) -> Array:

@@ -199,6 +199,11 @@ def is_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
+def has_avx512() -> bool:
+    """Whether the processor has AVX-512, as far as the system says."""
+    return "avx512f" in _about_processor("flags").split()
+
+
 def virtual_devices(number: int) -> list[Any]:
     """Return simulated devices that share this CPU; call it before the first computation."""
     import jax
@@ -267,7 +272,7 @@ def describe() -> dict[str, Any]:
         "device_kind": device.device_kind,
         "devices": jax.device_count(),
         "cores": cores(),
-        "processor": _processor(),
+        "processor": _about_processor("model name") or platform.processor(),
         "system": platform.platform(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "prng": jax.config.jax_default_prng_impl,  # type: ignore[attr-defined]
@@ -299,13 +304,13 @@ def environment_with_cache(folder: Path) -> dict[str, str]:
     return rest | {"XDG_CACHE_HOME": str(folder)}
 
 
-def _processor() -> str:
-    """The CPU's name, if the system tells it."""
+def _about_processor(topic: str) -> str:
+    """A line of Linux's description of the first core; "" if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
-        return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(topic)), "")
 
 
 def known_xla_flags(flags: Sequence[str]) -> list[str]:
