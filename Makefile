@@ -52,7 +52,7 @@ bench: $(READY)  ## TwoMoon against a plain PyTorch loop (installs PyTorch)
 onednn: $(READY)  ## install oneDNN's convolutions (needs a C++ compiler) and run their tests
 	$(BIN)/python -m pip install --quiet ./extensions/onednn
 	$(BIN)/python -c 'from metapl.models import onednn; assert onednn.available()'
-	$(PYTEST) tests/models/test_convolution.py tests/models/test_resnet.py tests/models/test_efficientnet.py tests/algorithms/test_feedback.py
+	$(PYTEST) tests/models/test_convolution.py tests/models/test_pixel_sums.py tests/models/test_resnet.py tests/models/test_efficientnet.py tests/algorithms/test_feedback.py
 
 clean:  ## remove the virtual environment
 	rm -rf $(VENV)

@@ -35,7 +35,7 @@ setup(
     ext_modules=[
         Extension(
             "metapl_onednn._convolution",
-            ["convolution.cc", "direct.cc", "winograd.cc"],
+            ["convolution.cc", "direct.cc", "sums.cc", "winograd.cc"],
             depends=["direct.h", "parallel.h", "processors.h", "vectors.h", "winograd.h"],
             language="c++",
             include_dirs=[

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import lax
 
+from metapl.models import pixel_sums
 from metapl.models.remat import kept
 from metapl.system.sharding import activations
 from metapl.types import Array
@@ -36,6 +37,14 @@ class BatchNorm(nn.Module):
         running_mean = self.variable("batch_stats", "mean", jnp.zeros, shape, jnp.float32)
         running_var = self.variable("batch_stats", "var", jnp.ones, shape, jnp.float32)
 
+        def keep_running(mean: Array, var: Array) -> None:
+            running_mean.value = self.decay * running_mean.value + (1 - self.decay) * mean
+            running_var.value = self.decay * running_var.value + (1 - self.decay) * var
+
+        if train and pixel_sums.suits(x):
+            y, mean, var = pixel_sums.batch_norm(x, scale, bias, self.epsilon)
+            keep_running(mean, var)
+            return y
         wide = x.astype(jnp.float32)  # sums over a batch are too long for bfloat16
         if not train:
             mean, var = running_mean.value, running_var.value
@@ -45,6 +54,5 @@ class BatchNorm(nn.Module):
             # E[x²] − E[x]² reads x once for both moments; rounding can take it below zero.
             var = jnp.maximum(lax.square(wide).mean(axes) - lax.square(mean), 0.0)
             mean, var = kept(mean), kept(var)
-            running_mean.value = self.decay * running_mean.value + (1 - self.decay) * mean
-            running_var.value = self.decay * running_var.value + (1 - self.decay) * var
+            keep_running(mean, var)
         return activations(((wide - mean) * (scale * lax.rsqrt(var + self.epsilon)) + bias).astype(x.dtype))
