@@ -22,6 +22,7 @@ GOOD = {
     "left_out_xla_flags": [],
     "memory_not_kept": "",
     "onednn": False,
+    "onednn_hint": "",
     "finite": True,
     "same_twice": True,
     "seconds": 1.5,
@@ -135,9 +136,16 @@ def test_it_says_whether_freed_memory_is_kept():
     assert by_topic(returned)["freed memory"].text.endswith("a reason")
 
 
-@pytest.mark.parametrize(("by_onednn", "word"), [(True, "by oneDNN"), (False, "by XLA")])
-def test_it_says_what_computes_convolutions(by_onednn, word):
-    assert by_topic(doctor_checks.judge(GOOD | {"onednn": by_onednn}, ""))["convolutions"].text.startswith(word)
+@pytest.mark.parametrize(
+    ("by_onednn", "hint", "state", "word"),
+    [(True, "", "fine", "by oneDNN"), (False, "", "fine", "by XLA"), (False, "pip install it", "note", "by XLA")],
+)
+def test_it_says_what_computes_convolutions(by_onednn, hint, state, word):
+    findings = doctor_checks.judge(GOOD | {"onednn": by_onednn, "onednn_hint": hint}, "")
+    convolutions = by_topic(findings)["convolutions"]
+    assert convolutions.text.startswith(word)
+    assert convolutions.state == state
+    assert convolutions.advice.startswith(hint)
 
 
 def test_the_step_itself(monkeypatch):

@@ -14,6 +14,7 @@ from metapl.bench import settings
 from metapl.bench.benchmark import benchmark
 from metapl.cli.flags import asks_for_help, parse, split_words
 from metapl.cli.verbs import print_help
+from metapl.models import onednn
 from metapl.schema import validate
 from metapl.system import runtime
 from metapl.system.folders import claim, next_free
@@ -56,6 +57,8 @@ def bench(args: Sequence[str]) -> None:
     (out / "bench.json").write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     terminal.print(*reports.tables(report), sep="\n")
     say(terminal, f"wrote {out}/bench.json")
+    if flags.bench.model.convolutions and (hint := onednn.hint()):
+        say(terminal, hint)
 
 
 @contextmanager

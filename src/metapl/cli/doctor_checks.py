@@ -206,7 +206,7 @@ def judge(report: Mapping[str, Any], user_flags: str) -> list[MachineFinding]:
         advice = "unset XLA_FLAGS and JAX_*; if that does not help, the device or its driver is at fault"
         result = MachineFinding("smoke step", "broken", f"{text}: {' and '.join(reasons)}", advice)
     memory = _memory_finding(report["memory_not_kept"])
-    return [*devices, _flags_finding(report, user_flags), memory, _convolutions_finding(report["onednn"]), result]
+    return [*devices, _flags_finding(report, user_flags), memory, _convolutions_finding(report), result]
 
 
 def _memory_finding(not_kept: str) -> MachineFinding:
@@ -227,13 +227,13 @@ def _flags_finding(report: Mapping[str, Any], user_flags: str) -> MachineFinding
     return MachineFinding("XLA flags", "note", text, advice)
 
 
-def _convolutions_finding(by_onednn: bool) -> MachineFinding:
-    """Return what computes convolutions on CPUs."""
-    if by_onednn:
+def _convolutions_finding(report: Mapping[str, Any]) -> MachineFinding:
+    """Return what computes convolutions on CPUs, and what would be faster."""
+    if report["onednn"]:
         return MachineFinding("convolutions", "fine", f"by oneDNN on CPUs (metapl-onednn {_version('metapl-onednn')})")
-    return MachineFinding(
-        "convolutions", "fine", "by XLA; extensions/onednn is an alternative for CPUs (docs/speed.md)"
-    )
+    if advice := report["onednn_hint"]:
+        return MachineFinding("convolutions", "note", "by XLA", f"{advice}; docs/speed.md has the times")
+    return MachineFinding("convolutions", "fine", "by XLA")
 
 
 def why(errors: str) -> str:

@@ -41,6 +41,7 @@ def smoke() -> dict[str, Any]:
         "left_out_xla_flags": runtime.left_out_xla_flags(),
         "memory_not_kept": not_kept,
         "onednn": onednn.available(),
+        "onednn_hint": onednn.hint(),
         "finite": all(bool(np.isfinite(leaf).all()) for leaf in first),
         "same_twice": all(np.array_equal(a, b) for a, b in zip(first, second, strict=True)),
         "seconds": round(time.monotonic() - start, 2),

@@ -13,13 +13,14 @@ from metapl import config as configs
 from metapl.cli.data_folders import folders
 from metapl.cli.flags import asks_for_help, parse
 from metapl.cli.verbs import INDENT, print_help
+from metapl.models import onednn
 from metapl.runs import run_folder
 from metapl.runs.start import start_run
 from metapl.schema import ConfigError, to_dict, validate
 from metapl.start_from import find
 from metapl.system import processes, runtime
 from metapl.system.folders import next_free
-from metapl.system.terminal import Terminal
+from metapl.system.terminal import Terminal, say
 from metapl.train.groups import AtOnce
 
 
@@ -79,6 +80,8 @@ def _train(flags: TrainFlags, usual: Path) -> None:
         out = Path(processes.leader_decides(lambda: str(run_folder.claim(flags.out or next_free(usual)))))
         runtime.start()
         terminal = Terminal(quiet=not processes.is_leader())
+        if any(model.convolutions for model in flags.config.stage_models) and (hint := onednn.hint()):
+            say(terminal, hint)
         start_run(flags.config, flags.seeds, flags.seeds_at_once, folders(flags.data_dir), out, terminal)
 
 
