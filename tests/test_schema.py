@@ -98,6 +98,7 @@ def parse(text: str) -> Config:
             "preset takes the name of a preset, got 'two_moon_mpl'; did you mean two_moons_mpl",
         ),
         ("seed = ", "my.toml: Invalid value"),
+        ("[stages.0]\nsteps = 2147483648", "stages.0.steps takes a number below 2147483648"),
         (f"seed = {'9' * 5_000}", "my.toml: Exceeds the limit"),
         (f"seed = 0x{'f' * 5_000}", "my.toml: Exceeds the limit"),
         (f"seed = '{'a' * 5_000}'", f"seed takes a whole number, got '{'a' * 198}…"),

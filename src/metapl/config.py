@@ -39,13 +39,13 @@ class Stage:
     """One method for a number of steps. The next stage starts from the weights of this one."""
 
     method: MethodConfig = Supervised()
-    steps: Annotated[int, Ge(1)] = 1000
+    steps: Annotated[int, Ge(1), Lt(2**31)] = 1000
     """Training steps of this stage."""
-    labeled_batch: Annotated[int, Ge(1)] = 6
+    labeled_batch: Annotated[int, Ge(1), Lt(2**31)] = 6
     """Labelled examples in a batch."""
-    unlabeled_batch: Annotated[int, Ge(1)] = 64
+    unlabeled_batch: Annotated[int, Ge(1), Lt(2**31)] = 64
     """Unlabelled examples in a batch."""
-    microbatches: Annotated[int, Ge(1)] = 1
+    microbatches: Annotated[int, Ge(1), Lt(2**31)] = 1
     """Split each batch into this many microbatches, computed one after another: saves memory, costs one more forward
     pass. Batch norm then normalises each microbatch by itself (models/microbatches.py), and on CPUs convolutions are
     slow (docs/speed.md); 1: the whole batch at once."""

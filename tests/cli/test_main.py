@@ -191,7 +191,7 @@ def test_a_disk_that_takes_no_more_is_a_sentence_whatever_the_verb(capsys, monke
     monkeypatch.setitem(cli.VERBS, "doctor", too_much)
     code, _, err = run(capsys, "doctor")
     assert (code, err.count("\n")) == (2, 1)
-    assert "more memory than the machine gives (Unable to allocate 3 TiB)" in err
+    assert "not enough memory (Unable to allocate 3 TiB); smaller batches" in err
 
     def missing(_):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "there/x")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 import metapl
 from metapl.cli.verbs import Verb, listing
 from metapl.schema import ConfigError
-from metapl.system import runtime
+from metapl.system import memory, runtime
 from metapl.system.disk import is_refusal, reason
 from metapl.system.signals import Stopped
 from metapl.system.terminal import Terminal, discard_output, open_closed_streams, say
@@ -76,9 +76,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise
         discard_output()
         sys.exit(_fail(f"metapl: {error.filename or 'the disk'}: {reason(error)}"))
-    except MemoryError as error:
-        why = f" ({error})" if str(error) else ""
-        sys.exit(_fail(f"metapl: this needs more memory than the machine gives{why}; smaller batches need less"))
+    except Exception as error:
+        if not (sentence := memory.shortage(error)):
+            raise
+        sys.exit(_fail(f"metapl: {sentence}"))
 
 
 def _call(verb: str, *args: str) -> None:

@@ -36,6 +36,11 @@ def test_noise_is_what_it_says():
     assert 0.15 < spread < 0.25
 
 
+def test_minus_zero_is_no_noise():
+    points = [load(TwoMoons(noise=noise), 0).labeled for noise in (0.0, -0.0)]
+    np.testing.assert_array_equal(*points)
+
+
 def test_standardizing_moves_the_points_and_nobodys_label():
     plain, standard = load(TwoMoons(), 1), load(TwoMoons(standardize=True), 1)
     np.testing.assert_allclose(standard.test.mean(0), 0, atol=1e-6)

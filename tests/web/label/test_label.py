@@ -125,6 +125,13 @@ def test_a_damaged_file_of_labels_is_refused_before_there_is_a_page(fit, capsys)
     assert "line 2: expected path,label,decision" in capsys.readouterr().err
 
 
+def test_a_place_that_cannot_be_written_to_is_refused_before_there_is_a_page(fit, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["label", str(fit), "--file", str(fit / "nowhere" / "labels.csv")])
+    assert end.value.code == 2
+    assert "nowhere/labels.csv cannot be written; choose another place" in capsys.readouterr().err
+
+
 @pytest.fixture
 def server(fit) -> Iterator[Server]:
     server = Server("127.0.0.1", 0, Limits(stop_s=1), LABEL)

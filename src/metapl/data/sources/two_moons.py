@@ -43,7 +43,7 @@ def load(config: TwoMoons, seed: int) -> Dataset:
 
     draw = np.random.RandomState(seed)
     sizes = (config.points_per_class, config.points_per_class)
-    points, classes = make_moons(sizes, noise=config.noise, random_state=draw)
+    points, classes = make_moons(sizes, noise=abs(config.noise), random_state=draw)  # NumPy refuses -0.0
     if config.standardize:
         points = (points - points.mean(0)) / points.std(0)
     chosen = np.concatenate([draw.choice(np.flatnonzero(classes == c), config.labels_per_class, False) for c in (0, 1)])

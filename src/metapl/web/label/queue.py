@@ -1,6 +1,7 @@
 """The pictures to label, in order, and what was decided about each of them."""
 
 import io
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -104,6 +105,8 @@ def load(fit: Path, file: Path | None) -> LabelQueue:
         names = tuple(map(str, read_json(fit / DATA)["class_names"]))
     path = (file or fit / label_file.FILE).absolute()
     label_file.read(path)  # a damaged one is refused here, before there is a page
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ConfigError(f"{path} cannot be written; choose another place with --file")
     return LabelQueue(asked, names, images, path)
 
 
