@@ -116,6 +116,12 @@ def test_a_whole_number_is_welcome_where_a_number_is_meant():
     assert isinstance(parse("[data]\nnoise = 0").data.noise, float)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    """As some editors on Windows write it."""
+    (tmp_path / "my.toml").write_bytes(b"\xef\xbb\xbfseed = 3\r\n")
+    assert configs.load(str(tmp_path / "my.toml")).seed == 3
+
+
 def test_defaults_then_preset_then_file():
     preset = configs.load("two_moons_uda")
     assert preset.augmentation != Config().augmentation  # the preset wins over the defaults

@@ -243,7 +243,7 @@ def load(preset_or_file: str) -> Config:
     if not path.is_file():
         raise ConfigError(f"{preset_or_file!r} is neither a preset nor a TOML file; {nearest(preset_or_file)}")
     try:
-        return parse(path.read_text("utf-8"), str(path))
+        return parse(path.read_text("utf-8-sig"), str(path))  # some editors begin a file with a mark
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read as UTF-8 text: {error}") from None
 

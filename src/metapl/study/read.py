@@ -43,7 +43,7 @@ def load(name: str, small: bool) -> Study:
     elif not (file := Path(name)).is_file():
         raise ConfigError(f"{name!r} is neither a study ({', '.join(studies())}) nor a TOML file")
     try:
-        study = parse(file.read_text("utf-8"), name)
+        study = parse(file.read_text("utf-8-sig"), name)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{name} cannot be read as UTF-8 text: {error}") from None
     return shrink(study) if small else full(study)

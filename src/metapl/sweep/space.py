@@ -161,7 +161,7 @@ def check(config: Config, space: Space) -> None:
 def read(file: Path, presets: Sequence[str]) -> dict[str, dict[str, Parameter]]:
     """Read the spaces of a TOML file, by preset; the table `all` is for every preset."""
     try:
-        tables = tomllib.loads(file.read_text("utf-8"))
+        tables = tomllib.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise ConfigError(f"--space {file} cannot be read: {error}") from None
     try:
