@@ -132,6 +132,7 @@ def test_a_presets_help_lists_its_settings_with_their_values(capsys):
         (["demo", "--datasets", "0"], "datasets takes a number of at least 1, got 0"),
         (["demo", "--steps", "-5"], "steps takes a number of at least 0, got -5"),
         (["train", "two_moons_mpl", "--seeds", "0"], "seeds takes a number of at least 1, got 0"),
+        (["train", "two_moons_mpl", "--seeds", "3000000000"], "seeds takes a number of at most 10000, got 3000000000"),
         (
             ["train", "two_moons_mpl", "--seeds-at-once", "0"],
             "seeds_at_once takes auto or a number of at least 1, got 0",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from metapl import config as configs
 from metapl.cli.data_folders import folders
@@ -29,7 +29,7 @@ class TrainFlags:
     """A run's settings, its seeds, and where it goes."""
 
     config: Annotated[configs.Config, tyro.conf.arg(name="")]
-    seeds: Annotated[int, Ge(1)] = 1
+    seeds: Annotated[int, Ge(1), Le(10_000)] = 1
     """How many seeds to train: seed, seed + 1, and so on."""
     seeds_at_once: AtOnce = "auto"
     """How many seeds train at once; auto: all, if the networks are small, else one (docs/evaluation.md)."""
