@@ -11,7 +11,7 @@ def test_times_are_read(text, value):
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "30", "m", "30x", "-5m", "1s", "5m x"])
+@pytest.mark.parametrize("text", ["", "30", "m", "30x", "-5m", "1s", "5m x", "400d", "9" * 400 + "h"])
 def test_other_texts_are_refused(text):
     with pytest.raises(ConfigError, match="--budget takes"):
         seconds(text)
