@@ -202,6 +202,19 @@ def test_a_disk_that_takes_no_more_is_a_sentence_whatever_the_verb(capsys, monke
         run(capsys, "doctor")
 
 
+def test_a_current_folder_that_is_gone_is_named(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setitem(cli.VERBS, "doctor", lambda _: os.getcwd())
+    assert run(capsys, "doctor") == (
+        2,
+        "",
+        "metapl: the current folder does not exist any more; change to another one\n",
+    )
+
+
 def test_an_occupied_folder_is_left_alone(capsys, tmp_path):
     (tmp_path / "mine.txt").write_text("precious")
     for verb in (["demo"], ["train", "two_moons_mpl"]):

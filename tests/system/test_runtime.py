@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from metapl.schema import ConfigError
 from metapl.system import runtime
 
 YNN = runtime.YNN_OPERATIONS.split("=")[0]
@@ -75,3 +76,10 @@ def test_a_flag_that_xla_does_not_know_is_left_out_and_named(monkeypatch):
     runtime.start(quick_compile=True)
     assert os.environ["XLA_FLAGS"] == f"{runtime.QUICK_COMPILE} {runtime.OLDER_LOOPS}"
     assert runtime.left_out_xla_flags() == [runtime.YNN_OPERATIONS]
+
+
+def test_a_cache_that_cannot_be_made_names_the_way_out(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match="cannot be made: Not a directory; set XDG_CACHE_HOME to a folder that can"):
+        runtime.make_in_cache(runtime.cache_folder() / "features")

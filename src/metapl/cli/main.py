@@ -4,6 +4,7 @@ A verb's module is imported only when the verb is called, so that `metapl --help
 """
 
 import difflib
+import os
 import signal
 import sys
 import textwrap
@@ -73,6 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
         if not is_refusal(error):
+            _say_if_here_is_gone()
             raise
         discard_output()
         sys.exit(_fail(f"metapl: {error.filename or 'the disk'}: {reason(error)}"))
@@ -80,6 +82,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         if not (sentence := memory.shortage(error)):
             raise
         sys.exit(_fail(f"metapl: {sentence}"))
+
+
+def _say_if_here_is_gone() -> None:
+    """End with a sentence if somebody has deleted the current folder."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        sys.exit(_fail("metapl: the current folder does not exist any more; change to another one"))
 
 
 def _call(verb: str, *args: str) -> None:

@@ -56,7 +56,7 @@ def prepare(config: Features, pictures: SplitSource, symmetries: tuple[bool, int
     split = _at_most(everything, config)
     config = encoders.settled(config)
     augmentation = _augmentation(config, *symmetries)
-    folder = runtime.cache_folder() / "features" / _key(config, everything, augmentation)
+    folder = runtime.make_in_cache(runtime.cache_folder() / "features" / _key(config, everything, augmentation))
     encode = encoders.build(config, lambda: _to_learn_from(everything, config), folder, say)
     return Prepared(config, split, _examples(split, config.size), folder, encode, augmentation, say)
 

@@ -182,6 +182,16 @@ def cache_folder() -> Path:
         raise ConfigError("this user has no home folder to keep a cache in; set XDG_CACHE_HOME to a folder") from None
 
 
+def make_in_cache(folder: Path) -> Path:
+    """Make a folder in the user's cache; ConfigError with the way out if that cannot be done (a read-only home)."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = f"the cache {folder} cannot be made: {error.strerror}"
+        raise ConfigError(f"{why}; set XDG_CACHE_HOME to a folder that can be written to") from None
+    return folder
+
+
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
