@@ -94,6 +94,22 @@ def test_closed_streams_are_no_error_and_no_other_file_takes_their_place(tmp_pat
     assert (done.returncode, (tmp_path / "mine").read_text()) == (0, "")
 
 
+@pytest.mark.parametrize(
+    ("encoding", "words", "code", "printed"),
+    [
+        ("ascii", ["train", "--help"], 0, b"[--SETTING VALUE \\u2026]"),
+        ("latin-1", ["runs", "\u732b"], 2, b"\\u732b is not a folder"),
+        ("utf-8:strict", ["runs", b"caf\xe9"], 2, b"caf\\udce9 is not a folder"),
+    ],
+)
+def test_what_a_terminal_cannot_show_is_escaped(tmp_path, encoding, words, code, printed):
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    command = [sys.executable, "-m", "metapl", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (code, False), done.stderr
+    assert printed in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("verb", cli.VERBS)
 def test_every_verbs_help_teaches(capsys, verb):
     code, out, _ = run(capsys, verb, "--help")

@@ -16,7 +16,7 @@ from metapl.schema import ConfigError
 from metapl.system import memory, runtime
 from metapl.system.disk import is_refusal, reason
 from metapl.system.signals import Stopped
-from metapl.system.terminal import Terminal, discard_output, open_closed_streams, say
+from metapl.system.terminal import Terminal, discard_output, escape_what_cannot_be_shown, open_closed_streams, say
 
 GROUPS: dict[str, dict[str, Verb]] = {
     "Start here": {
@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Call one verb; a user's mistake ends with one sentence and exit code 2."""
     words = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     open_closed_streams()
+    escape_what_cannot_be_shown()
     try:
         try:
             _call(*words)

@@ -1,5 +1,6 @@
 """Print sentences to the terminal."""
 
+import io
 import os
 import sys
 from functools import partial
@@ -47,6 +48,13 @@ def open_closed_streams() -> None:
             if getattr(sys, name) is None:
                 stream = open(number, "w" if number else "r", encoding="utf-8", closefd=False)  # noqa: SIM115
                 setattr(sys, name, stream)
+
+
+def escape_what_cannot_be_shown() -> None:
+    """Print letters that the terminal's encoding lacks, and names that are no text, as escapes instead of failing."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def discard_output() -> None:
