@@ -120,7 +120,9 @@ def test_the_scale_is_learnt_once(encode, tmp_path, monkeypatch):
 
     monkeypatch.setattr(lite, "load", lambda name, size: encode)
     monkeypatch.setattr(lite, "learn_scale", learn)
-    first, again = (encoders.build(LITE, lambda: [PICTURES], tmp_path / "cache", print)(PICTURES) for _ in range(2))
+    first, again = (
+        encoders.build(LITE, lambda most: [PICTURES], tmp_path / "cache", print)(PICTURES) for _ in range(2)
+    )
     np.testing.assert_array_equal(first, again)
     np.testing.assert_allclose(first, (encode(PICTURES) - 1) / 2, atol=1e-5)
     assert calls == [1]

@@ -48,7 +48,7 @@ def test_features_are_those_that_the_classifier_would_see(file, monkeypatch, tmp
 def test_it_is_chosen_by_init_from(file, tmp_path):
     config = Features(encoder="network", init_from=str(file), encoder_size=32)
     validate(config)
-    encode = encoders.build(config, lambda: [PICTURES], tmp_path / "kept", print)
+    encode = encoders.build(config, lambda most: [PICTURES], tmp_path / "kept", print)
     features = encode(PICTURES)
     np.testing.assert_allclose(features.mean(0), 0, atol=1e-4)  # scaled by what these pictures have
     first, other_size = (encoders.identity(config), encoders.identity(dataclasses.replace(config, encoder_size=64)))

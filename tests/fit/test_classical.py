@@ -82,18 +82,30 @@ def test_c_is_chosen_by_held_out_pictures_and_none_is_tried_after_two_worse_ones
     tried: list[float] = []
     right, wrong = classical.logistic(X, Y, 3, 1.0), classical.logistic(X, (Y + 1) % 3, 3, 1.0)
 
-    def logistic(x: np.ndarray, y: np.ndarray, classes: int, c: float) -> Head:
+    def fit(c: float) -> Head:
         tried.append(c)
         return right if c == 1e-3 else wrong
 
-    monkeypatch.setattr(classical, "logistic", logistic)
-    assert classical.choose_c(encoded, lambda: None) == 1e-3
+    monkeypatch.setattr(classical, "logistic_for", lambda x, y, classes: fit)
+    regressions = classical.Regressions(encoded, lambda: None)
+    assert regressions.choose_c() == 1e-3
     assert set(tried) == {1e-4, 1e-3, 1e-2, 1e-1}
     assert len(tried) == 4 * 4
+    assert (regressions.of_folds(1e-3).argmax(-1) == Y).all()
+    assert len(tried) == 4 * 4  # none is fitted twice
     monkeypatch.setattr(classical, "ENOUGH_FOR_C", 4)  # of twelve pictures in four folds: two folds are enough
     tried.clear()
-    assert classical.choose_c(encoded, lambda: None) == 1e-3
+    assert classical.Regressions(encoded, lambda: None).choose_c() == 1e-3
     assert len(tried) == 4 * 2
+
+
+def test_cross_validated_regressions_are_those_of_each_fold_by_itself():
+    labels, fold = np.array([1, 1, 0, 0, 0, 0], np.int32), np.array([0, 0, 1, 1, 2, 2])  # without fold 0: one class
+    encoded = SimpleNamespace(fold=fold, folds=3, labeled=X[:6], labels=labels, class_names=("a", "b"))
+    regressions = classical.Regressions(encoded, lambda: None)
+    for c in (0.1, 1.0, 0.1):
+        expected = classical.cross_validated(encoded, lambda x, y, c=c: classical.logistic(x, y, 2, c))
+        np.testing.assert_array_equal(regressions.of_folds(c), expected)
 
 
 def test_heads_are_kept_and_read_again(tmp_path):

@@ -113,8 +113,8 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
         judged=[],
         settings=SimpleNamespace(encoder=encoder),
     )
-    plan, clock = SimpleNamespace(get={"view_s": 0.01}.get), SimpleNamespace(left_s=left_s)
-    return SimpleNamespace(out=Path("nowhere"), features=features, plan=plan, request=Request(), clock=clock)
+    plan = SimpleNamespace(get={"view_s": 0.01}.get)
+    return SimpleNamespace(out=Path("nowhere"), features=features, plan=plan, request=Request(), left_s=left_s)
 
 
 def test_it_is_left_out_if_the_time_is_too_short():

@@ -51,7 +51,7 @@ def test_rows_that_are_left_out_keep_names_and_features_together():
     none = np.zeros(0, np.int32)
     values = np.arange(12, dtype=np.float32).reshape(6, 2)
     every = np.arange(6)
-    whole = encoded.Encoded(None, nothing, none, nothing, none, nothing, none, values, every, every, 0)
+    whole = encoded.Encoded(None, nothing, none, nothing, none, nothing, none, values, every, every, every, 0)
     some = encoded.without(whole, np.array([1, 4]))
     np.testing.assert_array_equal(some.unlabeled[some.judged], values[some.judged_pictures])
     assert some.judged_pictures.tolist() == [0, 2, 3, 5]

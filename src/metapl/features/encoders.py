@@ -48,21 +48,21 @@ def identity(config: Features) -> list[Any]:
     return [config.encoder, config.components, config.centroids, patch_settings(config)]
 
 
-def build(config: Features, to_learn_from: Callable[[], Sequence[Pictures]], folder: Path, say: Say) -> Encode:
-    """Make the function that encodes pictures; `to_learn_from` reads those that it learns from, if it has to."""
+def build(config: Features, to_learn_from: Callable[[int], Sequence[Pictures]], folder: Path, say: Say) -> Encode:
+    """Make the function that encodes pictures; `to_learn_from` reads so many that it learns from, if it has to."""
     if config.encoder == "pixels":
         return Pixels()
     if config.encoder == "network" or config.encoder in packages.NAMES:
         own = config.encoder == "network"
         pretrained = (network if own else lite).load(config.init_from if own else config.encoder, config.encoder_size)
         before = Remembered(pretrained, memory(config, folder))
-        scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(before, to_learn_from())._asdict())
+        scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(before, to_learn_from(lite.SAMPLE))._asdict())
         return pretrained.scaled(**scale)
     settings = patch_settings(config)
 
     def learn() -> Mapping[str, Values]:
         say(f"learning {config.centroids} patches from the pictures, without labels")
-        return flatten_dict(patches.learn(np.concatenate(to_learn_from()), settings), sep="/")
+        return flatten_dict(patches.learn(np.concatenate(to_learn_from(patches.PCA_PICTURES)), settings), sep="/")
 
     return patches.frozen(unflatten_dict(_kept(folder / "patches.npz", learn), sep="/"), settings)
 

@@ -32,7 +32,6 @@ Say = Callable[[str], None]
 FORMAT = 2  # of the files; another number makes them anew
 TRAINING = ("labeled", "unlabeled")  # of other pictures, the eval view is enough
 LOOKED_UP = 100  # pictures that say how many were encoded before
-MOST_TO_LEARN_FROM = 6000  # pictures that are decoded for an encoder to learn from, if they are in files
 
 
 class Prepared(NamedTuple):
@@ -57,16 +56,19 @@ def prepare(config: Features, pictures: SplitSource, symmetries: tuple[bool, int
     config = encoders.settled(config)
     augmentation = _augmentation(config, *symmetries)
     folder = runtime.make_in_cache(runtime.cache_folder() / "features" / _key(config, everything, augmentation))
-    encode = encoders.build(config, lambda: _to_learn_from(everything, config), folder, say)
+    encode = encoders.build(config, lambda most: _to_learn_from(everything, config, most), folder, say)
     return Prepared(config, split, _examples(split, config.size), folder, encode, augmentation, say)
 
 
-def _to_learn_from(pictures: SplitSource, config: Features) -> list[NDArray[np.uint8]]:
-    """Pictures to train on, whether they will be encoded or not: the encoder does not depend on their number."""
+def _to_learn_from(pictures: SplitSource, config: Features, most: int) -> list[NDArray[np.uint8]]:
+    """Pictures to train on, whether they will be encoded or not: the encoder does not depend on their number.
+
+    Of pictures in files, about so many are read.
+    """
     learning = _at_most(pictures, dataclasses.replace(config, unlabeled=0, without=""))
     examples = [array for role, array in _examples(learning, config.size).items() if role in TRAINING]
     total = sum(map(len, examples))
-    return [_some(array, MOST_TO_LEARN_FROM * len(array) // total) for array in examples]
+    return [_some(array, -(-most * len(array) // total)) for array in examples]
 
 
 def stored(prepared: Prepared, role: str, count: Count = lambda rows: None, only_eval_view: bool = False) -> Stored:

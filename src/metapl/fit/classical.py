@@ -37,15 +37,25 @@ Check = Callable[[], None]  # called between two fits; may raise Stopped
 
 
 def logistic(x: Values, y: Labels, classes: int, c: float, weights: NDArray[np.float64] | None = None) -> Head:
-    """Fit scikit-learn's logistic regression.
+    """Fit scikit-learn's logistic regression."""
+    return logistic_for(x, y, classes)(c, weights)
+
+
+def logistic_for(x: Values, y: Labels, classes: int) -> Callable[..., Head]:
+    """Return a function that fits it for a C, and for weights of the examples.
 
     With a penalty on ‖w‖², w is a sum of the examples' features. If these are more than the examples, coordinates in
-    the examples' span give the same head several times as fast.
+    the examples' span give the same head several times as fast. They are found once.
     """
     with _quietly():
         span = np.linalg.qr(x.T)[0] if len(x) < x.shape[1] else None
-        model = _regression(c).fit(x if span is None else x @ span, y, sample_weight=weights)
-    return as_head(model, classes, span)
+        near = x if span is None else x @ span
+
+    def fit(c: float, weights: NDArray[np.float64] | None = None) -> Head:
+        with _quietly():
+            return as_head(_regression(c).fit(near, y, sample_weight=weights), classes, span)
+
+    return fit
 
 
 def self_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: float) -> Head:
@@ -100,6 +110,11 @@ def cross_validated(encoded: Encoded, train: Train, check: Check = lambda: None,
 
     If only the first `folds` are asked for, those of the pictures in other folds are nan.
     """
+    return _by_folds(encoded, lambda _, x, y: train(x, y), check, folds)
+
+
+def _by_folds(encoded: Encoded, train: Callable[[int, Values, Labels], Head], check: Check, folds: int) -> Logits:
+    """Do the same with the fold's number."""
     fold = encoded.fold
     predicted = np.full((len(encoded.labels), len(encoded.class_names)), np.nan, np.float32)
     for number in range(folds or encoded.folds):
@@ -107,9 +122,10 @@ def cross_validated(encoded: Encoded, train: Train, check: Check = lambda: None,
         out = fold == number
         others = np.unique(encoded.labels[~out])
         classes, width = len(encoded.class_names), encoded.labeled.shape[1]
-        head = (
-            only(others[0], classes, width) if len(others) == 1 else train(encoded.labeled[~out], encoded.labels[~out])
-        )
+        if len(others) == 1:
+            head = only(others[0], classes, width)
+        else:
+            head = train(number, encoded.labeled[~out], encoded.labels[~out])
         predicted[out] = log_probabilities([head], encoded.labeled[out])
     return predicted
 
@@ -119,33 +135,51 @@ def only(label: int, classes: int, width: int) -> Head:
     return linear(np.zeros((classes, width)), np.where(np.arange(classes) == label, 0.0, ABSENT))
 
 
-def choose_c(encoded: Encoded, check: Check, grid: Sequence[float] = GRID) -> float:
-    """Find the C whose heads get most of the validation pictures right; of equals, the one that is surest of them.
+class Regressions:
+    """Cross-validated logistic regressions: what folds share is computed once, and nothing is fitted twice."""
 
-    A larger C takes longer, and is not tried after WORSE values that were worse than the best one so far.
-    """
-    labels, classes = encoded.validation_labels, len(encoded.class_names)
-    if not len(labels):
-        return 1e-2
-    folds = min(encoded.folds, -(-ENOUGH_FOR_C * encoded.folds // len(encoded.labels)))
+    def __init__(self, encoded: Encoded, check: Check) -> None:
+        self._encoded, self._check = encoded, check
+        self._fits: dict[tuple[int, float], Head] = {}
+        self._prepared: dict[int, Callable[..., Head]] = {}
 
-    def quality(c: float) -> tuple[float, float]:
-        check()
-        of_folds = cross_validated(encoded, lambda x, y: logistic(x, y, classes, c), check, folds)
+    def of_folds(self, c: float, folds: int = 0) -> Logits:
+        """Log-probabilities of each labelled picture, as `cross_validated` gives them."""
+        return _by_folds(self._encoded, lambda fold, x, y: self._head(fold, x, y, c), self._check, folds)
+
+    def _head(self, fold: int, x: Values, y: Labels, c: float) -> Head:
+        if fold not in self._prepared:
+            self._prepared[fold] = logistic_for(x, y, len(self._encoded.class_names))
+        if (fold, c) not in self._fits:
+            self._fits[fold, c] = self._prepared[fold](c)
+        return self._fits[fold, c]
+
+    def choose_c(self, grid: Sequence[float] = GRID) -> float:
+        """Find the C whose heads get most of the validation pictures right; of equals, the one that is surest of them.
+
+        A larger C takes longer, and is not tried after WORSE values that were worse than the best one so far.
+        """
+        if not len(self._encoded.validation_labels):
+            return 1e-2
+        tried: list[tuple[float, float]] = []
+        for c in grid:
+            tried.append(self._quality(c))
+            if len(tried) - 1 - tried.index(max(tried)) == WORSE:
+                break
+        return grid[tried.index(max(tried))]
+
+    def _quality(self, c: float) -> tuple[float, float]:
+        """The share of the validation pictures that is right, and the mean log-probability of their labels."""
+        some, labels, classes = self._encoded, self._encoded.validation_labels, len(self._encoded.class_names)
+        self._check()
+        folds = min(some.folds, -(-ENOUGH_FOR_C * some.folds // len(some.labels)))
         of_val = np.zeros((0, classes), np.float32)
-        if len(encoded.val):
-            of_val = log_probabilities([logistic(encoded.labeled, encoded.labels, classes, c)], encoded.val)
-        predicted = encoded.validation(of_folds, of_val)
+        if len(some.val):
+            of_val = log_probabilities([logistic(some.labeled, some.labels, classes, c)], some.val)
+        predicted = some.validation(self.of_folds(c, folds), of_val)
         known = ~np.isnan(predicted).any(-1)
         own = np.take_along_axis(predicted, labels[:, None], -1)[known]
         return float((predicted.argmax(-1) == labels)[known].mean()), float(own.mean())
-
-    tried: list[tuple[float, float]] = []
-    for c in grid:
-        tried.append(quality(c))
-        if len(tried) - 1 - tried.index(max(tried)) == WORSE:
-            break
-    return grid[tried.index(max(tried))]
 
 
 def as_head(model: LogisticRegression, classes: int, span: Values | None = None) -> Head:

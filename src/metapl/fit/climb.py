@@ -19,7 +19,8 @@ from metapl.system import signals
 from metapl.system.signals import Stop
 from metapl.system.terminal import sayer
 
-FOR_THE_VERDICT_S = 8.0  # what the verdict and the page take, about
+FOR_THE_VERDICT_S = 8.0  # kept for the verdict and the page,
+SHARE_FOR_THE_VERDICT = 0.1  # but at most this share of the budget
 
 
 @dataclass
@@ -45,6 +46,11 @@ class Climb:
         """The features; there are some before the first rung."""
         assert self.encoded is not None
         return self.encoded
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left for rungs; negative if the verdict is due."""
+        return self.clock.left_s - min(FOR_THE_VERDICT_S, SHARE_FOR_THE_VERDICT * self.clock.budget_s)
 
     @property
     def has_unlabeled(self) -> bool:

@@ -13,7 +13,7 @@ from metapl.features.frozen import BATCH
 from metapl.features.load import Prepared
 from metapl.fit import encoded as encoding
 from metapl.fit import head_runs, leave_out_foreign
-from metapl.fit.climb import FOR_THE_VERDICT_S, Climb, listening
+from metapl.fit.climb import Climb, listening
 from metapl.fit.listing import GOES_ON
 from metapl.fit.plan import SHARE_FOR_ENCODING, VIEWS, affordable
 from metapl.runs import runlog
@@ -109,7 +109,7 @@ def plan_views(climb: Climb) -> bool:
     limit = total = climb.facts["unlabeled"]
     prepared = climb.features.prepared._replace(config=head_features(climb, total))
     if not load.is_stored(prepared, "unlabeled"):  # by another fit on these pictures
-        left_s = min(SHARE_FOR_ENCODING * climb.clock.budget_s, (climb.clock.left_s - FOR_THE_VERDICT_S) / 3)
+        left_s = min(SHARE_FOR_ENCODING * climb.clock.budget_s, climb.left_s / 3)
         each_s = picture_s(climb, 1 + 2 * VIEWS)
         if not load.is_stored(prepared, "labeled"):
             left_s -= each_s * len(climb.features.labels)

@@ -39,6 +39,7 @@ class Encoded(NamedTuple):
     unlabeled: Values  # of those that are used; empty before they are encoded
     used: Rows  # which of the encoded unlabelled pictures these are: all but the foreign ones
     judged: Rows  # those of `unlabeled` that are predicted for the verdict
+    fold: Rows  # of each labelled picture
     folds: int  # 0: the val part is enough
 
     @property
@@ -57,11 +58,6 @@ class Encoded(NamedTuple):
         return self.used[self.judged]
 
     @property
-    def fold(self) -> Rows:
-        """The fold of each labelled picture."""
-        return fold_of(self.labeled, self.labels, self.folds) if self.folds else np.zeros(len(self.labels), np.int64)
-
-    @property
     def validation_labels(self) -> Labels:
         """The labels of the pictures that choose and calibrate: the labelled ones if there are folds, then val's."""
         return np.concatenate([self.labels, self.val_labels]) if self.folds else self.val_labels
@@ -78,6 +74,7 @@ def read(prepared: Prepared, count: Callable[[str, int], Callable[[int], None]])
     distinct = len(np.unique(roles["labeled"], axis=0))
     folds = number_of_folds(labels["labeled"], len(labels["val"]), distinct)
     none, nobody = np.zeros((0, roles["labeled"].shape[1]), np.float32), np.arange(0)
+    fold = fold_of(roles["labeled"], labels["labeled"], folds) if folds else np.zeros(len(roles["labeled"]), np.int64)
     return Encoded(
         prepared,
         roles["labeled"],
@@ -89,6 +86,7 @@ def read(prepared: Prepared, count: Callable[[str, int], Callable[[int], None]])
         none,
         nobody,
         nobody,
+        fold,
         folds,
     )
 

@@ -18,7 +18,7 @@ from metapl import recipe
 from metapl.config import Config
 from metapl.fit import classical, listing, network
 from metapl.fit import rung as rungs
-from metapl.fit.climb import FOR_THE_VERDICT_S, Climb
+from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.heads import log_probabilities
@@ -52,7 +52,7 @@ def why_no_time(climb: Climb) -> str:
     if rungs.finished(climb.out, FINETUNED) or climb.plan.get(f"{FINETUNED}_steps") or climb.request.steps:
         return ""
     needed_s = 2 * (LEAST_STEPS * step_s(climb) + COMPILING_S) + judging_s(climb)
-    if needed_s > PLANNED * (climb.clock.left_s - FOR_THE_VERDICT_S):
+    if needed_s > PLANNED * climb.left_s:
         return f"finetuning the pretrained network would have taken at least {in_words(needed_s)}"
     return ""
 

@@ -22,7 +22,7 @@ import numpy as np
 from metapl.config import Config, Stage
 from metapl.fit import classical, finetuned, head_runs, leave_out_foreign, network, select
 from metapl.fit import rung as rungs
-from metapl.fit.climb import FOR_THE_VERDICT_S, Climb, listening
+from metapl.fit.climb import Climb, listening
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.curve import learning_curve
@@ -30,25 +30,12 @@ from metapl.fit.encode import encode_labeled, encode_unlabeled, encode_views, he
 from metapl.fit.folder import FORMAT, MODEL, write_json
 from metapl.fit.heads import keep, kept, log_probabilities
 from metapl.fit.listing import GOES_ON
-from metapl.fit.rung import About, Predictions, Rung
+from metapl.fit.rung import TITLES, About, Predictions, Rung
 from metapl.models.assemble import Head
 from metapl.recipe.heads import Method
 from metapl.system import runtime, signals
 from metapl.system.signals import TIME_IS_UP, Stopped
 
-TITLES = {
-    "linear": "logistic regression on the labels",
-    "finetuned": "the pretrained network, finetuned on the labels",
-    "self_training": "self-training",
-    "label_spreading": "label spreading",
-    "aligned": "self-training with aligned labels",
-    "uda": "UDA heads",
-    "fixmatch": "FixMatch heads",
-    "mpl": "Meta Pseudo Labels heads",
-    "ensemble": "several rungs together",
-    "baseline": "a network, trained on the labels",
-    "network": "the same network with Meta Pseudo Labels",
-}
 LEAST_FOR_A_NETWORK_S = 120.0  # seconds that must be left
 LEAST_FOR_HEADS_S = 25.0  # seconds: compiling takes up to 20 on a busy machine, and nothing can stop it
 
@@ -58,7 +45,7 @@ def climb(climb: Climb) -> None:
     try:
         encode_labeled(climb)
         linear(climb)  # always done, however long it takes: it is the first usable model
-        with signals.within(max(0.0, climb.clock.left_s - FOR_THE_VERDICT_S)):
+        with signals.within(max(0.0, climb.left_s)):
             go_on(climb)
     except Stopped as stopped:
         if stopped.signal != TIME_IS_UP:
@@ -94,7 +81,7 @@ def attempt(climb: Climb, name: str, share: float) -> Iterator[float | None]:
 
     A rung that does not get done in its time is left out.
     """
-    left_s = climb.clock.left_s - FOR_THE_VERDICT_S
+    left_s = climb.left_s
     if rungs.finished(climb.out, name):
         yield None
         return
@@ -121,10 +108,10 @@ def linear(climb: Climb) -> None:
     began, some = time.monotonic(), climb.features
     with listening(climb) as stop:
         check = partial(stop.check, TITLES["linear"], GOES_ON)
-        c = climb.plan.get("c") or climb.plan.decide("c", classical.choose_c(some, check))
-        classes = len(some.class_names)
-        head = classical.logistic(some.labeled, some.labels, classes, c)
-        folds = classical.cross_validated(some, lambda x, y: classical.logistic(x, y, classes, c), check)
+        regressions = classical.Regressions(some, check)
+        c = climb.plan.get("c") or climb.plan.decide("c", regressions.choose_c())
+        head = classical.logistic(some.labeled, some.labels, len(some.class_names), c)
+        folds = regressions.of_folds(c)
         finish(climb, About("linear", TITLES["linear"], "linear", False), [head], folds, began, remark=f"C = {c:g}")
 
 
@@ -165,7 +152,7 @@ def finetuned_rung(climb: Climb) -> None:
     with attempt(climb, name, finetuned.SHARE) as began:
         if began is None:
             return
-        left_s = climb.clock.left_s - FOR_THE_VERDICT_S
+        left_s = climb.left_s
         predictions = finetuned.train_rung(climb, time.monotonic() + finetuned.PLANNED * left_s)
         about = About(name, TITLES[name], "network", uses_unlabeled=False)
         steps = sum(climb.plan.get(f"{run}_steps") or 0 for run in finetuned.LISTS)
@@ -175,7 +162,7 @@ def finetuned_rung(climb: Climb) -> None:
 def head_rung(climb: Climb, name: Method) -> None:
     """Heads trained by one of our methods: some without a fold, which say how good it is, some with all labels."""
     expected_s = max(LEAST_FOR_HEADS_S, head_runs.WORK[name] * (climb.plan.get("heads_s") or 0.0))
-    if expected_s > climb.clock.left_s - FOR_THE_VERDICT_S and not rungs.finished(climb.out, name):
+    if expected_s > climb.left_s and not rungs.finished(climb.out, name):
         climb.left_out[name] = f"it would have taken about {in_words(expected_s)} or more"
         return
     with attempt(climb, name, share=0.7) as began:
@@ -221,7 +208,7 @@ def network_rungs(climb: Climb) -> None:
         return
     some = climb.features
     network.write_list(climb.out, some)
-    side, left_s = climb.facts["side"], climb.clock.left_s - FOR_THE_VERDICT_S
+    side, left_s = climb.facts["side"], climb.left_s
     chosen = network.planned(climb.out, climb.plan, some, climb.request, side, left_s)
     for reason in chosen.reasons:
         climb.say(f"chosen for the network: {reason}")

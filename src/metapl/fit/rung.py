@@ -21,6 +21,20 @@ PREDICTIONS, NOTE = "judged.npz", "rung.json"
 Logits = NDArray[np.float32]  # [N, classes], logarithms of probabilities
 Kind = Literal["linear", "heads", "network"]
 
+TITLES = {
+    "linear": "logistic regression on the labels",
+    "finetuned": "the pretrained network, finetuned on the labels",
+    "self_training": "self-training",
+    "label_spreading": "label spreading",
+    "aligned": "self-training with aligned labels",
+    "uda": "UDA heads",
+    "fixmatch": "FixMatch heads",
+    "mpl": "Meta Pseudo Labels heads",
+    "ensemble": "several rungs together",
+    "baseline": "a network, trained on the labels",
+    "network": "the same network with Meta Pseudo Labels",
+}
+
 
 class About(NamedTuple):
     """What a rung is called, and what it is."""
