@@ -1,4 +1,4 @@
-"""Names that would be markup."""
+"""Names that would be markup, and sentences of the verdict."""
 
 from metapl.fit import report
 
@@ -16,3 +16,13 @@ def test_a_table_of_pictures_keeps_odd_names_in_a_csv():
     row = {"path": 'a,"b"\n.png', "prediction": "=1+1", "probability": 0.5, "second": "y", "second_probability": 0.25}
     assert report.rows_as_csv([row]).decode().splitlines()[0] == "path,prediction,probability,second,second_probability"
     assert b'"a,""b""\n.png",\'=1+1,0.5,y,0.25' in report.rows_as_csv([row])
+
+
+def test_what_was_left_out_is_named_by_its_title_with_one_sentence_for_each_reason():
+    said = report.left_out(
+        {"left_out": {"uda": "no time was left", "network": "there is no GPU", "mpl": "no time was left"}}
+    )
+    assert said == [
+        "Left out: UDA heads, Meta Pseudo Labels heads, because no time was left.",
+        "Left out: the same network with Meta Pseudo Labels, because there is no GPU.",
+    ]

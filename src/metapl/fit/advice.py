@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from metapl.fit.clock import in_words
+from metapl.fit.rung import TITLES
 
 
 def sentences(verdict: Mapping[str, Any], curve: Mapping[str, Any] | None, unused: int) -> list[str]:
@@ -28,8 +29,9 @@ def _more_time(left_out: Mapping[str, str], unused: int, ladder: Sequence[Mappin
     if unused:
         said.append(f"With more time, {unused:,} more unlabelled pictures could be used.")
     if left_out:
+        titles = ", ".join(TITLES.get(name, name) for name in left_out)
         said.append(
-            f"With an hour more, or on a GPU, the rungs that were left out could be tried: {', '.join(left_out)}. The "
-            "same command with a larger --budget continues."
+            f"With an hour more, or on a GPU, what was left out could be tried: {titles}. The same command with a "
+            "larger --budget continues."
         )
     return said

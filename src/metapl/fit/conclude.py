@@ -104,7 +104,8 @@ def picture_facts(some: Encoded) -> PictureFacts:
 def chosen(climb: Climb) -> list[str]:
     """What the program chose, and why."""
     settings, some = climb.features.settings, climb.features
-    encoders = {"patches": "k-means patches learnt from your own pictures, because no pretrained network is installed"}
+    why = "as --features says" if climb.request.features == "patches" else "because no pretrained network is installed"
+    encoders = {"patches": f"k-means patches learnt from your own pictures, {why}"}
     about = encoders.get(settings.encoder, f"{settings.init_from or settings.encoder}, a pretrained network")
     said = [
         f"features: {about}",

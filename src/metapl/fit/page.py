@@ -20,6 +20,7 @@ from metapl.report.svg import Line, line_chart
 PAGE = "report.html"
 MOST_IN_MAP = 20  # classes; with more, the cells of a heat map with numbers would be too small
 SHOWN = 20  # pictures in a gallery
+MARK = "→"  # of the recommended model, as on the terminal
 
 
 def page(verdict: Mapping[str, Any], encoded: Encoded) -> str:
@@ -50,6 +51,7 @@ def summary(verdict: Mapping[str, Any]) -> list[Block]:
         Text(report.outcome(verdict)),
         *(Text(warning, "warning") for warning in verdict["warnings"]),
         Text(f"{measured} Made by metapl {metapl.__version__} in {in_words(verdict['seconds'])}.{state}", "note"),
+        Text("metapl predict, serve and export use the model if they are given this page's folder.", "note"),
     ]
 
 
@@ -59,7 +61,12 @@ def ladder(verdict: Mapping[str, Any]) -> list[Block]:
     shown = [Bar(_named(row, verdict), 100 * row["accuracy"], 0.0, f"{100 * row['accuracy']:.1f} %",
                  (100 * row["low"], 100 * row["high"])) for row in rows]  # fmt: skip
     figures: list[Block] = [
-        bars("Test accuracy of each rung (%)", "With 95 % intervals. " + report.CHOSEN_BY, shown, 100.0)
+        bars(
+            "Test accuracy of each model (%)",
+            f"{MARK}: recommended. With 95 % intervals. {report.CHOSEN_BY}",
+            shown,
+            100.0,
+        )
     ]
     others = [row for row in rows if row["over_linear"]]
     if others:
@@ -73,13 +80,14 @@ def ladder(verdict: Mapping[str, Any]) -> list[Block]:
         ]
         about = "On the same test pictures, with 95 % intervals (Agresti and Min)."
         figures.append(spans("Difference to scikit-learn's answer (points)", about, differences))
-    table = Table("The ladder", report.HEADER, [[Cell(row["title"]), *_cells(row)] for row in rows])
-    left_out = [Text(f"{name} was left out: {why}.", "note") for name, why in verdict["left_out"].items()]
-    return [Heading("The ladder"), *figures, table, *left_out]
+    table = Table("The ladder", report.HEADER, [[Cell(_named(row, verdict)), *_cells(row)] for row in rows])
+    first = Text("A ladder of models, the cheapest first. All are measured on the same test pictures.", "note")
+    left_out = [Text(sentence, "note") for sentence in report.left_out(verdict)]
+    return [Heading("The models that were tried"), first, *figures, table, *left_out]
 
 
 def _named(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> str:
-    return f"{row['title']} (recommended)" if row["name"] == verdict["recommended"] else row["title"]
+    return f"{MARK} {row['title']}" if row["name"] == verdict["recommended"] else row["title"]
 
 
 def _cells(row: Mapping[str, Any]) -> list[Cell]:
@@ -147,8 +155,8 @@ def mistakes(verdict: Mapping[str, Any]) -> list[Block]:
 def galleries(verdict: Mapping[str, Any], encoded: Encoded) -> list[Block]:
     """Pictures that the model is least sure of, and those to label next."""
     sure = _gallery(
-        "Least sure", "Test pictures that the model is least sure of: label, then prediction.", verdict["least_sure"],
-        "test", np.arange(len(encoded.test_labels)), encoded,
+        "Least sure", "Test pictures that the model is least sure of: label → the two classes that it thinks most "
+        "probable.", verdict["least_sure"], "test", np.arange(len(encoded.test_labels)), encoded,
     )  # fmt: skip
     following = _gallery(
         "Label these next", "Unlabelled pictures that the model is unsure of and that differ from each other, the most "

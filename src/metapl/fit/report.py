@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from metapl.fit.clock import in_words
+from metapl.fit.rung import TITLES
 from metapl.predict.text import cell, path_cell
 from metapl.system import escape
 
@@ -96,9 +97,7 @@ def markdown(verdict: Mapping[str, Any]) -> str:
     measured = f"Measured on {verdict['pictures']:,} pictures: {escape.markdown(verdict['measured_on'])}."
     lines += ["## The ladder", "", f"{measured} {CHOSEN_BY}", ""]
     lines += [*table(HEADER, [[row["title"], *cells(row)] for row in verdict["ladder"]]), ""]
-    lines += [
-        f"- {escape.markdown(name)} was left out: {escape.markdown(why)}" for name, why in verdict["left_out"].items()
-    ]
+    lines += [f"- {escape.markdown(sentence)}" for sentence in left_out(verdict)]
     lines += ["", "## What would help", "", *(f"- {escape.markdown(advice)}" for advice in verdict["advice"]), ""]
     lines += ["## Worst classes", "", *_worst(verdict["worst_classes"]), ""]
     lines += [
@@ -119,9 +118,18 @@ def markdown(verdict: Mapping[str, Any]) -> str:
 
 
 CHOSEN_BY = (
-    "The rung to use is self-training with aligned labels, unless another one was clearly better in validation: on "
-    "labelled pictures that the model predicting them was not trained on, and that are not among the measured ones."
+    "The model to use is the finetuned network if there is one, else self-training with aligned labels, unless another "
+    "one was clearly better in validation: on labelled pictures that the model predicting them was not trained on, and "
+    "that are not among the measured ones."
 )
+
+
+def left_out(verdict: Mapping[str, Any]) -> list[str]:
+    """Which rungs were left out, and why: a sentence for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for name, why in verdict["left_out"].items():
+        reasons.setdefault(why, []).append(TITLES.get(name, name))
+    return [f"Left out: {', '.join(titles)}, because {why}." for why, titles in reasons.items()]
 
 
 def _label_next(rows: Sequence[Mapping[str, Any]]) -> list[str]:
