@@ -5,9 +5,10 @@
 SOURCE is cifar10, a folder with train/ and val/ such as imagenette64, … (docs/data.md). Draw FIRST, FIRST + 1, … has
 LABELS labelled pictures of each class and 4,000 unlabelled ones of the train part; the same 1,000 pictures of the test
 (or val) part measure it. Each draw becomes a folder of pictures, and `metapl fit FOLDER --out … FLAGS` runs on it, as a
-user would run it. Prints the test accuracy of every rung in percent, the rung that the fit recommends, and the mean
-difference between the recommended one and logistic regression with its 95 % interval. Results are in
-docs/own_pictures.md. With --foreign digits:400, so many pictures of another source are among the unlabelled ones.
+user would run it. Prints the test accuracy of every rung in percent, the rung that the fit recommends, when the first
+model was there, and the mean difference between the recommended one and logistic regression with its 95 % interval.
+Results are in docs/own_pictures.md. With --foreign digits:400, so many pictures of another source are among the
+unlabelled ones.
 """
 
 import argparse
@@ -82,11 +83,14 @@ def fit_draw(source: Source, asked: argparse.Namespace, seed: int, flags: list[s
         with (Path(place) / "log").open("w") as log:
             subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
         verdict = json.loads((out / "verdict.json").read_text("utf-8"))
+        began = json.loads((out / "sessions.json").read_text("utf-8"))[0]["began"]
+        first_s = (out / "linear" / "rung.json").stat().st_mtime - began
     accuracies = {row["name"]: 100 * row["accuracy"] for row in verdict["ladder"]}
     listed = " ".join(f"{name} {value:.1f}" for name, value in accuracies.items())
     outside = sum("foreign" in Path(row["path"]).parts for row in verdict["foreign"])
     print(f"draw {seed}: {listed}; recommended {verdict['recommended']}; left out as foreign "
-          f"{len(verdict['foreign'])} (rightly {outside}); {verdict['seconds']:.0f} s", flush=True)  # fmt: skip
+          f"{len(verdict['foreign'])} (rightly {outside}); first model after {first_s:.0f} s, all "
+          f"{verdict['seconds']:.0f} s", flush=True)  # fmt: skip
     return accuracies | {"recommended": accuracies[verdict["recommended"]]}
 
 
