@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 import metapl
 from metapl.cli.verbs import Verb, listing
 from metapl.schema import ConfigError
-from metapl.system import memory, runtime
+from metapl.system import runtime
 from metapl.system.disk import is_refusal, reason
+from metapl.system.shortage import shortage
 from metapl.system.signals import Stopped
 from metapl.system.terminal import Terminal, discard_output, escape_what_cannot_be_shown, open_closed_streams, say
 
@@ -80,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         discard_output()
         sys.exit(_fail(f"metapl: {error.filename or 'the disk'}: {reason(error)}"))
     except Exception as error:
-        if not (sentence := memory.shortage(error)):
+        if not (sentence := shortage(error)):
             raise
         sys.exit(_fail(f"metapl: {sentence}"))
 

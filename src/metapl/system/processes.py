@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from metapl.schema import ConfigError
-from metapl.system import memory
 from metapl.system.disk import is_refusal, reason
+from metapl.system.shortage import shortage
 from metapl.system.signals import Stopped
 
 T = TypeVar("T")
@@ -130,7 +130,7 @@ def together() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and is_refusal(error):
             watch.leave(f"{error.filename or 'the disk'}: {reason(error)}", 2)
-        if sentence := memory.shortage(error):
+        if sentence := shortage(error):
             watch.leave(sentence, 2)
         # A lost process also breaks the others' computations: the watch finds out which it is, and ends this process.
         watch.wait_for_lost()

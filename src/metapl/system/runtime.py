@@ -65,6 +65,7 @@ def start(*, quick_compile: bool = False, keep_programs: bool = True) -> None:
     keep_memory()
     import jax  # imported here, so that callers who only need the cache folder do not wait for it
 
+    jax.config.update("jax_enable_x64", False)  # a user's JAX_ENABLE_X64=1 would change every result
     _add_xla_flags([YNN_OPERATIONS, *([QUICK_COMPILE, OLDER_LOOPS] if quick_compile else [])])
     if keep_programs and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         jax.config.update("jax_compilation_cache_dir", str(cache_folder() / "xla"))
