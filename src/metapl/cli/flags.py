@@ -23,6 +23,7 @@ _RULE = re.compile(r"[\s|+\u2500-\u257f]*[-─━═]{3,}[\s|+\u2500-\u257f-]*")
 _TITLE = re.compile(r"^\s*[+╭┌╔┏]")  # a frame's corner
 _SIDES = ("|", "│", "║", "┃")
 _PLAIN_WORDS = {  # Python's words about a wrong number, and ours, which name the flag first
+    r"'\('(-\S+?)',\)'": r"'\1'",  # tyro before 1.0.11 shows a tuple
     r"Error parsing (\S+): invalid literal for int\(\) with base 10: (.*)": r"\1 takes a whole number, got \2",
     r"Error parsing (\S+): could not convert string to float: (.*)": r"\1 takes a number, got \2",
     r"Error parsing (\S+): no type matching (\S+) could be instantiated from \['(.*?)'\].*": r"\1 takes \2, got '\3'",

@@ -58,7 +58,7 @@ def _levels(shares: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 def _png(levels: NDArray[np.uint8]) -> bytes:
-    image = Image.fromarray(levels, "P")
+    image = Image.frombytes("P", levels.shape[::-1], levels.tobytes())
     image.putpalette([0, 0, 0, *WRONG_COLOUR * LEVELS, *RIGHT_COLOUR * LEVELS])
     shades = [round(255 * level / LEVELS) for level in range(1, LEVELS + 1)]
     file = io.BytesIO()
