@@ -21,8 +21,12 @@ def seen(seed: int = 3):
 
 
 def begin(method, memory=None, views=None, network=None):
-    """The method on the tiny network, and its first state, with another memory if one is given."""
+    """The method on the tiny network, and its first state, with another memory if one is given.
+
+    A step is one program: one after another, its operations take as long to compile as many such programs.
+    """
     algorithm = algorithms.build(method, network or tiny_network(), 10)
+    algorithm = algorithm._replace(step=jax.jit(algorithm.step))
     state = algorithm.init(jax.random.key(0), seen() if views is None else views, None)
     return algorithm, state if memory is None else state._replace(memory=jax.tree.map(jnp.asarray, memory))
 
@@ -47,7 +51,7 @@ def labeled_loss(params, views, inputs=None):
 
 
 def descended(params, loss):
-    return jax.tree.map(lambda p, g: p - RATE * g, params, jax.grad(loss)(params))
+    return jax.tree.map(lambda p, g: p - RATE * g, params, jax.jit(jax.grad(loss))(params))
 
 
 def assert_close(one, other):

@@ -27,8 +27,8 @@ def test_supervised_learning_descends_the_adjusted_loss():
     config = supervised.Supervised(optim.Optimizer(learning_rate=1.0), logit_adjustment=ADJUSTMENT)
     algorithm = algorithms.build(config, tiny_network(), 10)
     state = algorithm.init(jax.random.key(0), views, None)
-    after, _ = algorithm.step(state, views, jax.random.key(1))
-    gradient = jax.grad(loss_by_hand)(state.params, views)
+    after, _ = jax.jit(algorithm.step)(state, views, jax.random.key(1))
+    gradient = jax.jit(jax.grad(loss_by_hand))(state.params, views)
     jax.tree.map(
         lambda a, b, g: np.testing.assert_allclose(a, b - g, rtol=1e-10, atol=1e-12),
         after.params,
@@ -41,7 +41,7 @@ def test_mpls_teacher_reports_the_adjusted_loss():
     views = tiny_views()
     algorithm = mpl.build(mpl.MPL(logit_adjustment=ADJUSTMENT), tiny_network(), 10)
     state = algorithm.init(jax.random.key(0), views, None)
-    _, metrics = algorithm.step(state, views, jax.random.key(1))
+    _, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
     np.testing.assert_allclose(metrics["teacher_loss"], loss_by_hand(state.teacher.params, views), rtol=1e-12)
 
 

@@ -19,7 +19,7 @@ def test_one_step_by_hand():
     config = fixmatch.FixMatch(2.5, threshold, optim.Optimizer(learning_rate=1.0), label_smoothing=0.2)
     algorithm = algorithms.build(config, network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
-    after, metrics = algorithm.step(state, views, jax.random.key(1))
+    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
 
     q = np.asarray(jax.nn.softmax(forward(state.params, views.weak)))
     kept = [i for i in range(len(q)) if q[i].max() >= threshold]
@@ -30,6 +30,6 @@ def test_one_step_by_hand():
         log_s = jax.nn.log_softmax(forward(params, views.strong))
         return supervised + 2.5 * sum(-log_s[i, q[i].argmax()] for i in kept) / len(q)
 
-    expected = jax.tree.map(jnp.subtract, state.params, jax.grad(loss)(state.params))
+    expected = jax.tree.map(jnp.subtract, state.params, jax.jit(jax.grad(loss))(state.params))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12), after.params, expected)
     assert metrics["mask_rate"] == len(kept) / len(q)

@@ -34,10 +34,10 @@ def test_one_step_by_hand(vat_weight):
         return -jnp.sum(labels * log_p(params, views.weak)) / 8
 
     def distance(labels):
-        g_l, g_u = jax.grad(labeled_loss)(theta, views), jax.grad(imputed)(theta, labels)
+        g_l, g_u = jax.jit(jax.grad(labeled_loss))(theta, views), jax.jit(jax.grad(imputed))(theta, labels)
         return sum(jnp.sum((a - b) ** 2) for a, b in zip(*map(jax.tree.leaves, (g_l, g_u)), strict=True)) / 2
 
-    slope = np.array(jax.grad(distance)(jnp.asarray(BEFORE[ROWS])))
+    slope = np.array(jax.jit(jax.grad(distance))(jnp.asarray(BEFORE[ROWS])))
     slope -= slope.mean(-1, keepdims=True)
     moved = BEFORE[ROWS] - 0.4 * slope / np.linalg.norm(slope, axis=-1).mean()
     labels = np.array([projected(point) for point in moved])

@@ -39,7 +39,7 @@ def test_methods_smooth_the_true_labels(kind, metric):
     views = Views(x[:2], LABELS, x, x)
     algorithm = algorithms.build(kind(label_smoothing=0.4), network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
-    _, metrics = algorithm.step(state, views, jax.random.key(1))
+    _, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
     teacher = state.teacher if kind is mpl.MPL else state
     logits, _ = network.apply(teacher.params, {}, views.labeled, train=False)
     np.testing.assert_allclose(metrics[metric], by_hand(LABELS, logits, 0.4), rtol=1e-5)

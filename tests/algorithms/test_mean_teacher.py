@@ -20,7 +20,7 @@ def test_steps_by_hand():
     algorithm = algorithms.build(config, network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
     for t in range(6):
-        after, metrics = algorithm.step(state, views, jax.random.key(t))
+        after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(t))
         q = np.asarray(jax.nn.softmax(forward(state.memory.params, views.weak)))
         factor = 2.5 * np.exp(-5 * (1 - min(1, t / 4)) ** 2)
 
@@ -30,7 +30,7 @@ def test_steps_by_hand():
             p = jax.nn.softmax(forward(params, views.weak + 0.3))
             return supervised + factor * sum(jnp.sum((p[i] - row) ** 2) for i, row in enumerate(q)) / q.size
 
-        student = jax.tree.map(lambda p, g: p - 0.5 * g, state.params, jax.grad(loss)(state.params))
+        student = jax.tree.map(lambda p, g: p - 0.5 * g, state.params, jax.jit(jax.grad(loss))(state.params))
         kept = min(1 - 1 / (t + 2), 0.6)
         teacher = jax.tree.map(lambda a, w, b=kept: b * a + (1 - b) * w, state.memory.params, student)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), after.params, student)

@@ -27,22 +27,25 @@ def test_steps_by_hand():
     algorithm = moco.build(config, tiny_network(), 10)
     state = algorithm.init(jax.random.key(0), views, None)
     np.testing.assert_allclose(jnp.linalg.norm(state.queue, axis=-1), 1, rtol=1e-5)
+
+    def loss(params, positives, queue):
+        total = 0.0
+        for q, positive in zip(projections(params, views.strong), positives, strict=True):
+            own = jnp.exp(q @ positive / 0.5)
+            total -= jnp.log(own / (own + jnp.sum(jnp.exp(queue @ q / 0.5)))) / 8
+        return total
+
     for k in range(3):
-        after, metrics = algorithm.step(state, views, jax.random.key(k))
-        positives = projections(state.keys.params, views.weak - 0.3)
-
-        def loss(params, positives=positives, queue=state.queue):
-            total = 0.0
-            for q, positive in zip(projections(params, views.strong), positives, strict=True):
-                own = jnp.exp(q @ positive / 0.5)
-                total -= jnp.log(own / (own + sum(jnp.exp(q @ negative / 0.5) for negative in queue))) / 8
-            return total
-
-        queries = descended(state.queries.params, loss)
+        after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(k))
+        positives = jax.jit(projections)(state.keys.params, views.weak - 0.3)
+        told = state.queries.params, positives, state.queue
+        queries = descended(told[0], loss, *told[1:])
         assert_close(after.queries.params, queries)
-        np.testing.assert_allclose(metrics["contrast_loss"], loss(state.queries.params), rtol=1e-4)
+        np.testing.assert_allclose(metrics["contrast_loss"], jax.jit(loss)(*told), rtol=1e-4)
         assert_close(after.keys.params, jax.tree.map(lambda a, b: 0.7 * a + 0.3 * b, state.keys.params, queries))
-        assert_close(after.queue, jnp.stack([*positives, *state.queue[:4]]))  # the newest first, the oldest forgotten
+        assert_close(
+            after.queue, np.stack([*positives, *np.asarray(state.queue)[:4]])
+        )  # the newest first, the oldest forgotten
         state = after
 
 

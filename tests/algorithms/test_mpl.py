@@ -96,7 +96,9 @@ def test_the_consistency_term_is_udas(views, network):
         uda = -jnp.mean(jnp.sum(sharpened * jax.nn.log_softmax(oracle.logits(net, views.strong)), axis=1))
         return oracle.cross_entropy(net, views.labeled, views.labels) + 2.5 * uda
 
-    expected = oracle.sgd(layers(state.teacher.params), jax.grad(objective)(layers(state.teacher.params)), rate=1.0)
+    expected = oracle.sgd(
+        layers(state.teacher.params), jax.jit(jax.grad(objective))(layers(state.teacher.params)), rate=1.0
+    )
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), layers(after.teacher.params), expected)
 
 
@@ -124,8 +126,8 @@ def test_a_student_that_is_told_to_starts_where_the_teacher_does(views, network)
 def test_the_student_learns_from_the_view_it_is_told(views, network, view):
     algorithm = mpl.build(mpl.MPL(student_view=view), network, steps=10)
     state = algorithm.init(jax.random.key(0), views, None)
-    one, _ = algorithm.step(state, views, jax.random.key(1))
-    two, _ = algorithm.step(state, views._replace(strong=-views.strong), jax.random.key(1))
+    one, _ = jax.jit(algorithm.step)(state, views, jax.random.key(1))
+    two, _ = jax.jit(algorithm.step)(state, views._replace(strong=-views.strong), jax.random.key(1))
     same = np.array_equal(one.student.params["Dense_0"]["kernel"], two.student.params["Dense_0"]["kernel"])
     assert same == (view == "weak")
 
@@ -209,7 +211,7 @@ def test_teacher_and_student_have_dropouts_of_their_own():
         config = mpl.MPL(teacher_dropout=teacher_dropout, student_dropout=student_dropout)
         algorithm = mpl.build(config, network, 10)
         state = algorithm.init(jax.random.key(0), views, None)
-        return algorithm.step(state, views, jax.random.key(1))[0]
+        return jax.jit(algorithm.step)(state, views, jax.random.key(1))[0]
 
     def kernel(learner):
         return np.asarray(learner.params["head"]["kernel"])

@@ -17,7 +17,7 @@ from tests.algorithms.tiny import hidden_layer, tiny_network, tiny_views
 CONFIG = pcl.PCL(
     (3, 2), 2, 1, 4, queue=12, temperature=0.5, key_decay=0.7, hidden=6, width=4, optimizer=optim.Optimizer(RATE)
 )
-ROWS = jnp.array([3, 0, 8, 1, 9, 2, 5, 7])
+ROWS = np.array([3, 0, 8, 1, 9, 2, 5, 7])
 
 
 def projections(params, x):
@@ -29,43 +29,44 @@ def projections(params, x):
 
 def views():
     seen = tiny_views()
-    indices = Indices(jnp.arange(4), ROWS, Totals(4, 10))
+    indices = Indices(jnp.arange(4), jnp.asarray(ROWS), Totals(4, 10))
     return seen._replace(more_strong=(seen.weak - 0.3,), indices=indices)
 
 
 def test_steps_by_hand():
     seen = views()
     algorithm = pcl.build(CONFIG, tiny_network(), 10)
-    state = algorithm.init(jax.random.key(0), seen, None)
+    state = jax.jit(algorithm.init)(jax.random.key(0), seen, None)
+
+    def loss(params, positives, queue, prototypes):
+        total = 0.0
+        for i, (q, positive) in enumerate(zip(projections(params, seen.strong), positives, strict=True)):
+            own = jnp.exp(q @ positive / 0.5)
+            total -= jnp.log(own / (own + jnp.sum(jnp.exp(queue @ q / 0.5)))) / 8
+            for one in prototypes:
+                near = jnp.exp(one.centres @ q / one.scatter)
+                total -= jnp.log(near[one.cluster[ROWS[i]]] / sum(near)) / 8 / 2
+        return total
+
     for k in range(4):
         after, metrics = jax.jit(algorithm.step)(state, seen, jax.random.key(k))
-        positives = projections(state.keys.params, seen.weak - 0.3)
+        positives = jax.jit(projections)(state.keys.params, seen.weak - 0.3)
         clustered = k in (1, 3)  # from step 1 on, every second one
         for old, new in zip(state.prototypes, after.prototypes, strict=True):
             assert np.array_equal(old.cluster, new.cluster) != clustered or not np.array_equal(old.centres, new.centres)
             if not clustered:
                 jax.tree.map(np.testing.assert_array_equal, old, new)
-
-        def loss(params, k=k, positives=positives, queue=state.queue, prototypes=after.prototypes):
-            total = 0.0
-            for i, (q, positive) in enumerate(zip(projections(params, seen.strong), positives, strict=True)):
-                own = jnp.exp(q @ positive / 0.5)
-                total -= jnp.log(own / (own + sum(jnp.exp(q @ negative / 0.5) for negative in queue))) / 8
-                for one in prototypes if k >= 1 else ():
-                    near = [jnp.exp(q @ c / phi) for c, phi in zip(one.centres, one.scatter, strict=True)]
-                    total -= jnp.log(near[int(one.cluster[ROWS[i]])] / sum(near)) / 8 / 2
-            return total
-
-        queries = descended(state.queries.params, loss)
+        told = state.queries.params, positives, state.queue, after.prototypes if k else ()
+        queries = descended(told[0], loss, *told[1:])
         assert_close(after.queries.params, queries)
         np.testing.assert_allclose(
-            metrics["contrast_loss"] + metrics["prototype_loss"], loss(state.queries.params), rtol=1e-4
+            metrics["contrast_loss"] + metrics["prototype_loss"], jax.jit(loss)(*told), rtol=1e-4
         )
         assert (metrics["prototype_loss"] == 0) == (k == 0)
         assert_close(after.keys.params, jax.tree.map(lambda a, b: 0.7 * a + 0.3 * b, state.keys.params, queries))
-        assert_close(after.queue, jnp.stack([*positives, *state.queue[:4]]))
+        assert_close(after.queue, np.stack([*positives, *np.asarray(state.queue)[:4]]))
         expected = np.array(state.memory)
-        expected[np.asarray(ROWS)] = positives
+        expected[ROWS] = positives
         assert_close(after.memory, expected)
         state = after
 
@@ -75,8 +76,9 @@ def test_k_means_finds_blobs_and_their_scatter():
     truth = jnp.arange(90) % 3
     noise = jnp.array([0.02, 0.05, 0.1])[truth][:, None] * jax.random.normal(key, (90, 4))
     memory = jax.vmap(unit)(means[truth] + noise)
+    start = jax.jit(lambda memory, key: pcl.k_means(CONFIG, memory, 3, key))
     found = max(  # from several starts: k-means may begin with two examples of one blob
-        (pcl.k_means(CONFIG, memory, 3, jax.random.key(seed)) for seed in range(6)),
+        (start(memory, jax.random.key(seed)) for seed in range(6)),
         key=lambda found: adjusted_rand_score(truth, found.cluster),
     )
     assert adjusted_rand_score(truth, found.cluster) == 1

@@ -13,7 +13,7 @@ from metapl.types import Indices, Totals, Views
 from tests.algorithms.by_hand import RATE, assert_close, dense, descended, unit
 from tests.algorithms.tiny import hidden_layer, tiny_network
 
-ROWS = jnp.array([3, 0, 4])
+ROWS = np.array([3, 0, 4])
 
 
 def as_points(inputs):
@@ -34,7 +34,7 @@ def views():
     keys = jax.random.split(jax.random.key(2), 2)
     weak, strong = (jax.random.normal(key, (3, 7, 6, 1)) for key in keys)
     labeled = jnp.zeros((2, 7, 6, 1))
-    return Views(labeled, jnp.arange(2), weak, strong, indices=Indices(jnp.arange(2), ROWS, Totals(2, 5)))
+    return Views(labeled, jnp.arange(2), weak, strong, indices=Indices(jnp.arange(2), jnp.asarray(ROWS), Totals(2, 5)))
 
 
 def test_one_step_by_hand():
@@ -43,8 +43,9 @@ def test_one_step_by_hand():
     state = algorithm.init(jax.random.key(0), seen, None)
     after, metrics = jax.jit(algorithm.step)(state, seen, jax.random.key(1))
     order_key, negatives_key, _ = jax.random.split(jax.random.key(1), 3)
-    drawn = state.memory[jax.random.randint(negatives_key, (4,), 0, 5)]
-    orders = [jax.random.permutation(key, 9) for key in jax.random.split(order_key, 3)]
+    memory = np.asarray(state.memory)
+    drawn = memory[jax.random.randint(negatives_key, (4,), 0, 5)]
+    orders = np.asarray([jax.random.permutation(key, 9) for key in jax.random.split(order_key, 3)])
 
     def noise_contrast(z, own):
         near = [jnp.exp(z @ m / 0.5) for m in (own, *drawn)]
@@ -60,21 +61,21 @@ def test_one_step_by_hand():
         total, bs = 0.0, whole(params)
         for i in range(3):
             cells = [seen.strong[i : i + 1, 2 * r : 2 * r + 2, 2 * c : 2 * c + 2] for r in range(3) for c in range(3)]
-            cells = [cells[int(place)] for place in orders[i]]
+            cells = [cells[place] for place in orders[i]]
             parts = [
                 dense(params["puzzle"]["patch"]["dense0"], hidden_layer(params["network"], as_points(x)))[0]
                 for x in cells
             ]
             a = unit(dense(params["puzzle"]["together"]["dense0"], jnp.concatenate(parts)))
-            own = state.memory[ROWS[i]]
+            own = memory[ROWS[i]]
             total += (0.3 * noise_contrast(a, own) + 0.7 * noise_contrast(bs[i], own)) / 3
         return total
 
     params = state.learner.params
     assert_close(after.learner.params, descended(params, loss))
-    np.testing.assert_allclose(metrics["contrast_loss"], loss(params), rtol=1e-4)
-    expected = np.array(state.memory)
-    for row, b in zip(np.asarray(ROWS), whole(params), strict=True):
+    np.testing.assert_allclose(metrics["contrast_loss"], jax.jit(loss)(params), rtol=1e-4)
+    expected = memory.copy()
+    for row, b in zip(ROWS, jax.jit(whole)(params), strict=True):
         expected[row] = unit(expected[row] / 2 + b / 2)
     assert_close(after.memory, expected)
 

@@ -40,8 +40,10 @@ def test_one_step_by_hand(network, views, labels, share):
     config = pseudo_labels.PseudoLabels(labels, threshold, optimizer=optim.Optimizer(learning_rate=1.0))
     algorithm = pseudo_labels.build(config, network, steps=10)
     state = algorithm.init(jax.random.key(0), views, teacher)
-    after, metrics = algorithm.step(state, views, jax.random.key(2))
-    gradient = jax.grad(lambda s: loss_by_hand(network, teacher, s, views, labels, threshold))(state.student.params)
+    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(2))
+    gradient = jax.jit(jax.grad(lambda s: loss_by_hand(network, teacher, s, views, labels, threshold)))(
+        state.student.params
+    )
     expected = jax.tree.map(jnp.subtract, state.student.params, gradient)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.student.params, expected)
     jax.tree.map(np.testing.assert_array_equal, after.teacher, teacher)
@@ -53,8 +55,8 @@ def test_given_labels_are_smoothed(network, views):
     config = pseudo_labels.PseudoLabels(label_smoothing=0.3, optimizer=optim.Optimizer(learning_rate=1.0))
     algorithm = pseudo_labels.build(config, network, steps=10)
     state = algorithm.init(jax.random.key(0), views, teacher)
-    after, metrics = algorithm.step(state, views, jax.random.key(2))
-    loss, gradient = jax.value_and_grad(lambda s: loss_by_hand(network, teacher, s, views, "hard", 0.0, 0.3))(
+    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(2))
+    loss, gradient = jax.jit(jax.value_and_grad(lambda s: loss_by_hand(network, teacher, s, views, "hard", 0.0, 0.3)))(
         state.student.params
     )
     expected = jax.tree.map(jnp.subtract, state.student.params, gradient)
@@ -69,7 +71,7 @@ def test_true_labels_are_combined_with_pseudo_labels(network, views):
     )
     algorithm = pseudo_labels.build(config, network, steps=10)
     state = algorithm.init(jax.random.key(0), views, teacher)
-    after, metrics = algorithm.step(state, views, jax.random.key(2))
+    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(2))
     q = (1 - smoothing) * jnp.eye(2)[views.labels] + smoothing / 2
 
     def true_loss(student):
@@ -80,7 +82,7 @@ def test_true_labels_are_combined_with_pseudo_labels(network, views):
         return loss_by_hand(network, teacher, student, views, "hard", 0.0, smoothing)
 
     start = state.student.params
-    gradient = jax.grad(lambda student: given_loss(student) + weight * true_loss(student))(start)
+    gradient = jax.jit(jax.grad(lambda student: given_loss(student) + weight * true_loss(student)))(start)
     expected = jax.tree.map(jnp.subtract, start, gradient)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.student.params, expected)
     np.testing.assert_allclose(metrics["student_loss"], given_loss(start), rtol=1e-5)

@@ -76,9 +76,9 @@ def test_one_step_is_algorithm_1_with_a_corrector_for_the_teacher(views, network
     def true_loss(p):
         return -jnp.mean(student(p, views.labeled)[l_rows, views.labels])
 
-    g = jax.grad(given_loss)(state.student.params)
+    g = jax.jit(jax.grad(given_loss))(state.student.params)
     new_student = jax.tree.map(lambda p, slope: p - STUDENT_RATE * slope, state.student.params, g)
-    v = jax.grad(true_loss)(new_student)
+    v = jax.jit(jax.grad(true_loss))(new_student)
     h = STUDENT_RATE * sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (v, g)), strict=True))
 
     def objective(p):
@@ -86,7 +86,7 @@ def test_one_step_is_algorithm_1_with_a_corrector_for_the_teacher(views, network
         own = -jnp.mean(corrector(p, views.labeled_predictions, residual)[l_rows, views.labels])
         return (h - 0.01) * credited + WEIGHT * own
 
-    new_teacher = jax.tree.map(lambda p, slope: p - TEACHER_RATE * slope, params, jax.grad(objective)(params))
+    new_teacher = jax.tree.map(lambda p, slope: p - TEACHER_RATE * slope, params, jax.jit(jax.grad(objective))(params))
     close = {"rtol": 1e-4, "atol": 1e-6}
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **close), after.student.params, new_student)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, **close), after.teacher.params, new_teacher)
@@ -98,7 +98,7 @@ def test_a_student_with_true_labels_learns_both_and_reports_the_feedback_of_pseu
     weight = 0.6
     algorithm = reduced_mpl.build(config(labeled_weight=weight, feedback=Feedback("dot")), network, steps=10)
     state = algorithm.init(jax.random.key(0), views, None)
-    after, metrics = algorithm.step(state, views, jax.random.key(1))
+    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
     guesses = jax.random.categorical(
         jax.random.split(jax.random.key(1), 3)[0], corrector(state.teacher.params, views.predictions, residual=True)
     )
@@ -110,10 +110,10 @@ def test_a_student_with_true_labels_learns_both_and_reports_the_feedback_of_pseu
         return -jnp.mean(student(p, views.labeled)[jnp.arange(5), views.labels])
 
     start = state.student.params
-    g, g_true = jax.grad(given_loss)(start), jax.grad(true_loss)(start)
+    g, g_true = jax.jit(jax.grad(given_loss))(start), jax.jit(jax.grad(true_loss))(start)
     expected = jax.tree.map(lambda p, a, b: p - STUDENT_RATE * (a + weight * b), start, g, g_true)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), after.student.params, expected)
-    v = jax.grad(true_loss)(expected)
+    v = jax.jit(jax.grad(true_loss))(expected)
     h = STUDENT_RATE * sum(jnp.vdot(a, b) for a, b in zip(*map(jax.tree.leaves, (v, g)), strict=True))
     np.testing.assert_allclose(metrics["feedback"], h, rtol=1e-4)
     np.testing.assert_allclose(metrics["student_labeled_loss"], true_loss(start), rtol=1e-5)
@@ -129,7 +129,7 @@ def test_without_feedback_soft_labels_of_a_fresh_corrector_are_the_large_teacher
     def distillation(params):
         return -jnp.mean(jnp.sum(views.predictions * student(params, views.strong), axis=1))
 
-    gradient = jax.grad(distillation)(state.student.params)
+    gradient = jax.jit(jax.grad(distillation))(state.student.params)
     expected = jax.tree.map(lambda p, g: p - STUDENT_RATE * g, state.student.params, gradient)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), after.student.params, expected)
     assert metrics["teacher_kept_answers"] == 1.0

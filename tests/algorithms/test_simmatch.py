@@ -82,7 +82,7 @@ def test_steps_by_hand():
             return labeled_loss(params, views) + 2.5 * unsupervised + 0.7 * instance(params, phi)
 
         student, kept_share = descended(theta, loss), min(1 - 1 / (t + 2), 0.6)
-        gradient = jax.grad(lambda head, theta=theta, of=instance: of(theta, head))(phi)
+        gradient = jax.jit(jax.grad(lambda head, theta=theta, of=instance: of(theta, head)))(phi)
         head = jax.tree.map(lambda w, g: w - RATE * g, phi, gradient)
         assert_close(after.params, student)
         assert_close(after.memory.head.params, head)

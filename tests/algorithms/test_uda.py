@@ -66,7 +66,7 @@ def test_steps_by_hand(method):
     state = algorithm.init(jax.random.key(0), views, None)
     rates = []
     for t in range(6):
-        after, metrics = algorithm.step(state, views, jax.random.key(t))
+        after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(t))
         gradient = jax.grad(by_hand(state.params, views, method, t))(state.params)
         jax.tree.map(
             lambda a, b, g: np.testing.assert_allclose(a, b - 0.1 * g, rtol=1e-10, atol=1e-12),
@@ -85,8 +85,9 @@ def test_the_cap_lets_everyone_in_at_the_end():
     views, network = tiny_views(), tiny_network()
     algorithm = algorithms.build(uda.UDA(labeled_cap="linear"), network, STEPS)
     state = algorithm.init(jax.random.key(0), views, None)
+    step = jax.jit(algorithm.step)
     rates = [
-        float(algorithm.step(state._replace(updates=jnp.int32(t)), views, jax.random.key(0))[1]["labeled_mask_rate"])
+        float(step(state._replace(updates=jnp.int32(t)), views, jax.random.key(0))[1]["labeled_mask_rate"])
         for t in range(STEPS + 1)
     ]
     own = np.take_along_axis(
