@@ -1,7 +1,8 @@
 """Start commands by fork: a child begins with all packages imported, which saves seconds each time.
 
-For campaigns with many kills. The process that forks must not have computed anything with JAX, whose threads a child
-would lack. A command that is no verb of `metapl`, and everything outside of these campaigns, has a new interpreter.
+For campaigns with many kills, and for tests that start many commands (tests/forked.py). The process that forks must not
+have computed anything with JAX, whose threads a child would lack. A command that is no verb of `metapl` has a new
+interpreter.
 """
 
 import atexit
@@ -29,10 +30,11 @@ PACKAGES = ("grain", "onnx", "onnxruntime", "optuna", "orbax.checkpoint", "metap
 class Child:
     """A forked command, with the part of subprocess.Popen that campaigns use."""
 
-    def __init__(self, place: Path, words: tuple[str, ...], environment: Mapping[str, str]) -> None:
-        _import_all()
+    def __init__(
+        self, place: Path, words: tuple[str, ...], environment: Mapping[str, str], output: Path | None = None
+    ) -> None:
         self.returncode: int | None = None
-        self._output = place.with_name(f"{place.name}.out")
+        self._output = output or place.with_name(f"{place.name}.out")
         self._output.touch()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -60,7 +62,8 @@ class Child:
 
 
 @functools.cache
-def _import_all() -> None:
+def import_all() -> None:
+    """Import what commands need, once."""
     for verbs in cli.GROUPS.values():
         for verb in verbs.values():
             verb.load()
@@ -86,6 +89,7 @@ def _run(place: Path, words: tuple[str, ...], environment: Mapping[str, str], ou
         os.environ.update(environment)
         jax.config.update("jax_compilation_cache_dir", environment["JAX_COMPILATION_CACHE_DIR"])
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS"))
         sys.argv = ["metapl", *words]
         cli.main(list(words))
         code = 0

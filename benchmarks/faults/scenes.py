@@ -76,9 +76,10 @@ def start(place: Path, words: tuple[str, ...], program: str = "metapl") -> Proce
         "XDG_CACHE_HOME": str(place / "cache"),
     }
     if os.environ.get(FORK) and program == "metapl":
-        from faults.forked import Child
+        from faults import forked
 
-        return Child(place, words, more)
+        forked.import_all()
+        return forked.Child(place, words, more)
     return subprocess.Popen(
         [sys.executable, "-m", program, *words], cwd=place, env=os.environ | more, text=True, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

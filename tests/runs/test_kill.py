@@ -4,8 +4,6 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -17,45 +15,49 @@ import orbax.checkpoint as ocp
 import pytest
 from PIL import Image
 
-import metapl
+from tests.forked import Command
 
 SETTINGS = """
 log_every_steps = 20
-eval_every_steps = 50
+eval_every_steps = 30
 checkpoint = {every_steps = 10, keep = 3}
 [data]
 name = "digits"
 split = "digits@100#0"
 [augmentation.strong]
 layers = 1
+ops = ["invert"]
 [model]
 hidden = [16]
 activation = "relu"
 [[stages]]
-steps = 150
+steps = 60
 labeled_batch = 20
 unlabeled_batch = 20
 method = {name = "mpl", consistency = {weight = 1.0}}
 [[stages]]
-steps = 60
+steps = 30
 labeled_batch = 20
 method = {name = "supervised", optimizer.average_decay = 0.9}
 """
 
 FED_FROM_FILES = """
 log_every_steps = 10
-eval_every_steps = 40
+eval_every_steps = 30
 checkpoint = {every_steps = 10, keep = 3}
 [data]
 name = "folder"
 path = "pictures"
 size = 6
 feed = "files"
+[augmentation.strong]
+layers = 1
+ops = ["invert"]
 [model]
 hidden = [8]
 activation = "relu"
 [[stages]]
-steps = 120
+steps = 60
 labeled_batch = 6
 unlabeled_batch = 40
 method = {name = "mpl", consistency = {weight = 1.0}}
@@ -63,19 +65,13 @@ method = {name = "mpl", consistency = {weight = 1.0}}
 
 
 @pytest.fixture(scope="module")
-def start(tmp_path_factory) -> Callable[..., subprocess.Popen[str]]:
+def start(tmp_path_factory) -> Callable[..., Command]:
     """Starts `metapl` in a process of its own; what one has compiled, the next ones find (conftest.py)."""
     place = tmp_path_factory.mktemp("kill")
     (place / "my.toml").write_text(SETTINGS)
-    environment = os.environ | {
-        "PYTHONPATH": str(Path(metapl.__file__).parents[1]),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
 
-    def start(*words: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "metapl", *words]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command, cwd=place, env=environment, **pipes)
+    def start(*words: str) -> Command:
+        return Command(place, words, os.environ)
 
     start.place = place  # type: ignore[attr-defined]
     return start
@@ -90,7 +86,7 @@ def whole(start) -> Path:
     return start.place / "whole"
 
 
-def until(child: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 120) -> None:
+def until(child: Command, condition: Callable[[], bool], seconds: float = 120) -> None:
     """Look as often as possible whether the moment has come."""
     end = time.monotonic() + seconds
     while not condition() and child.poll() is None:
@@ -98,7 +94,7 @@ def until(child: subprocess.Popen[str], condition: Callable[[], bool], seconds: 
         time.sleep(0.0005)
 
 
-def kill(child: subprocess.Popen[str]) -> str:
+def kill(child: Command) -> str:
     child.send_signal(signal.SIGKILL)
     return child.communicate()[0]
 
