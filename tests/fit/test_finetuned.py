@@ -15,6 +15,7 @@ from metapl import models
 from metapl.features import network as encoders
 from metapl.fit import finetuned, fit, head_runs, ladder, rung
 from metapl.fit.request import Request
+from metapl.models import efficientnet
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.recipe import finetuned as recipe
 from metapl.schema import to_dict
@@ -30,12 +31,13 @@ def place(tmp_path_factory):
     """Pictures of digits, and the weights of a tiny network."""
     place = tmp_path_factory.mktemp("finetuned")
     write_digits(place / "data", 15, "01234")
-    weights = models.build(TINY, 3).init(jax.random.key(0), jnp.zeros((1, 32, 32, 3)))
-    save(place / "tiny.safetensors", weights, to_dict(TINY), ("a", "b", "c"))
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:3])  # it is traced twenty times
+        weights = jax.jit(models.build(TINY, 3).init)(jax.random.key(0), jnp.zeros((1, 16, 16, 3)))
+        save(place / "tiny.safetensors", weights, to_dict(TINY), ("a", "b", "c"))
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
         patch.setattr(head_runs, "METHODS", ())
-        patch.setattr(encoders, "SIDE", 32)
+        patch.setattr(encoders, "SIDE", 16)
         patch.setattr(ladder, "network_rungs", lambda climb: None)
         patch.setattr(finetuned, "MANY", 5)
         yield place

@@ -17,8 +17,9 @@ NAMES = ("aeroplane", "frog", "a quite long class name")
 def find(sheet, picture, times):
     """Count where an enlarged picture is on the sheet."""
     large = picture.repeat(times, 0).repeat(times, 1)
-    windows = np.lib.stride_tricks.sliding_window_view(sheet, large.shape)[:, :, 0]
-    return int((windows == large).all(axis=(-3, -2, -1)).sum())
+    height, width, _ = large.shape
+    corners = np.argwhere((sheet[: 1 - height, : 1 - width] == large[0, 0]).all(axis=-1))
+    return sum(np.array_equal(sheet[y : y + height, x : x + width], large) for y, x in corners)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

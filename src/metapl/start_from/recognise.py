@@ -101,8 +101,10 @@ def _of_shapes(file: Path, shapes: Shapes, architecture: str, called: str) -> Mo
         candidates = [_vit(shapes)]
     elif "stem.0.weight" in shapes:
         candidates = [_convnext(shapes)]
+    elif "conv_stem.weight" in shapes:
+        candidates = list(_efficientnets(architecture))
     else:
-        candidates = list(_with_batch_norm(architecture))
+        candidates = [ResNet(depth=18), ResNet(depth=50)]
     problems = []
     for model in candidates:
         try:
@@ -152,11 +154,9 @@ def _convnext(shapes: Shapes) -> ConvNeXt:
     return ConvNeXt(channels=max(1, channels), blocks=blocks)
 
 
-def _with_batch_norm(architecture: str) -> Iterator[ModelConfig]:
+def _efficientnets(architecture: str) -> Iterator[ModelConfig]:
     """timm's own EfficientNets pad like PyTorch, those named tf_… like TensorFlow (docs/models.md)."""
     own: dict[str, Any] = {} if architecture.startswith("tf_") else {"padding": "symmetric", "norm_epsilon": 1e-5}
-    yield ResNet(depth=18)
-    yield ResNet(depth=50)
     for variant in EFFICIENTNETS:
         yield EfficientNet(variant=variant, **own)  # type: ignore[arg-type]
     for variant in EfficientNetLite.variants:
