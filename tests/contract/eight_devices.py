@@ -10,43 +10,19 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 
 import json
 import sys
-from dataclasses import dataclass
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from metapl import algorithms, models
 from metapl.algorithms.mean_teacher import MeanTeacher
 from metapl.algorithms.mpl import MPL
 from metapl.algorithms.uda import Consistency
-from metapl.models.layers import classify, conv
-from metapl.models.norm import BatchNorm
-from metapl.types import Array, ModelConfig, Views
+from metapl.types import Views
 from tests.contract.declared import small, with_declared
-
-
-@dataclass(frozen=True)
-class OneConvolution(ModelConfig):
-    """Batch statistics and dropout, which devices could get wrong, in a network that compiles fast."""
-
-    name: ClassVar[str] = "one_convolution"
-
-    dropout: float = 0.3
-
-
-class OneConvolutionModule(nn.Module):
-    config: OneConvolution
-    classes: int
-
-    @nn.compact
-    def __call__(self, x: Array, *, train: bool) -> Array:
-        x = BatchNorm(0.9, 1e-3, name="norm")(conv(8, 3, dtype=jnp.float32, name="conv")(x), train=train)
-        return classify(nn.leaky_relu(x), self.classes, dropout=self.config.dropout, train=train)
-
+from tests.one_convolution import OneConvolution, OneConvolutionModule
 
 models.MODELS[OneConvolution] = OneConvolutionModule
 METHODS = {kind.name: small(kind) for kind in algorithms.METHODS} | {
