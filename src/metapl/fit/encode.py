@@ -86,7 +86,9 @@ def encode_unlabeled(climb: Climb) -> None:
         climb.say(f"the budget is enough to encode {limit:,} of the {count:,} unlabelled pictures")
     settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
-        prepared = data.prepare_features(settings, (), climb.say)
+        prepared = climb.features.prepared
+        if settings != prepared.config:  # otherwise all is as it was: nothing is read and compiled again
+            prepared = data.prepare_features(settings, (), climb.say)
         climb.encoded = encoding.with_unlabeled(climb.features, prepared, Pace(screen.counting, stop))
 
 
