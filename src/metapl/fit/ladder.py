@@ -57,13 +57,13 @@ def climb(climb: Climb) -> None:
 
 def go_on(climb: Climb) -> None:
     """Climb what comes after the first rung."""
-    curve(climb)
+    usual, *others = classical.WITH_UNLABELED
     if climb.has_unlabeled:
         encode_unlabeled(climb)
         leave_out_foreign.leave_out(climb)
-    usual, *others = classical.WITH_UNLABELED
-    if climb.has_unlabeled:
+    if climb.has_unlabeled:  # not all of them are foreign
         classical_rung(climb, usual)
+    curve(climb)  # after the usual choice, which matters more if the time is short
     finetuned_rung(climb)  # before rungs that take less time, but that are hardly ever chosen
     if climb.has_unlabeled:
         for name in others:
@@ -128,7 +128,7 @@ def classical_rung(climb: Climb, name: str) -> None:
     method = classical.WITH_UNLABELED[name]
     some, c = climb.features, climb.plan.get("c")
     classes = len(some.class_names)
-    with attempt(climb, name, share=0.6 if name in select.PREFERRED else 0.2) as began:
+    with attempt(climb, name, share=0.9 if name in select.PREFERRED else 0.2) as began:
         if began is None:
             return
         with listening(climb) as stop:
