@@ -515,3 +515,14 @@ def test_a_stage_that_learns_from_stored_predictions_goes_on_with_them_or_makes_
     for path in folder.glob("damaged-*"):
         path.unlink()
     assert_same_run(folder, students.folder / "whole")
+
+
+def test_a_student_that_learns_from_the_stage_before_goes_on_although_that_stages_network_is_gone(tmp_path):
+    """Its checkpoint has the teacher, too."""
+    learning = 'method = {name = "pseudo_labels"}'
+    place = Place(tmp_path, STUDENTS.replace('method = {name = "noisy_student", keep.threshold = 0.05}', learning))
+    place.train("whole")
+    with crash_at(21), pytest.raises(Crash):  # the first stage has 15 steps
+        place.train("crashed")
+    assert "going on from step-0000000036: step 21 of stage 2 of 2" in place.resume("crashed")
+    assert_same_run(place.folder / "crashed", place.folder / "whole")

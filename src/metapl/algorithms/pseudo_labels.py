@@ -30,7 +30,6 @@ from metapl import optim
 from metapl.algorithms import learner as learners
 from metapl.algorithms.losses import accuracy, confident, cross_entropies, one_hot_best, smooth
 from metapl.algorithms.true_labels import StudentPass, TrueLabels
-from metapl.schema import ConfigError
 from metapl.types import (
     PSEUDO_LABELS,
     Algorithm,
@@ -80,9 +79,10 @@ def build(config: PseudoLabels, network: Network, steps: int) -> Algorithm:
     true_labels = TrueLabels(config.labeled_weight, config.label_smoothing)
 
     def init(key: Array, views: Views, start: Weights | None) -> State:
-        if start is None:
-            raise ConfigError("pseudo_labels needs a stage before it, which trains the teacher")
-        return State(start, learners.create(network, optimizer, key, views.weak))
+        student = learners.create(network, optimizer, key, views.weak)
+        # Without a start only the shapes count: a run that is resumed takes both networks from its checkpoint. Settings
+        # without a stage before this one are refused.
+        return State(student.weights if start is None else start, student)
 
     def step(state: State, views: Views, key: Array) -> tuple[State, Metrics]:
         teacher, student = state
