@@ -11,9 +11,11 @@ from metapl.schema import ConfigError
 # Every pixel of picture i is i, so that what comes from where can be read off.
 PICTURES = jnp.broadcast_to(jnp.arange(300.0)[:, None, None, None], (300, 16, 24, 3))
 
+quick_cut = jax.jit(cut, static_argnums=(2, 3))
+
 
 def test_a_box_of_one_partner_is_pasted_and_labels_are_mixed_by_its_area():
-    mixed, mixture = jax.jit(cut, static_argnums=(2, 3))(jax.random.key(0), PICTURES, 1.0, 1.0)
+    mixed, mixture = quick_cut(jax.random.key(0), PICTURES, 1.0, 1.0)
     targets = np.asarray(mixture.mix(jnp.eye(300)))
     for i, picture in enumerate(np.asarray(mixed)):
         foreign = (picture != i).all(-1)
@@ -28,7 +30,7 @@ def test_a_box_of_one_partner_is_pasted_and_labels_are_mixed_by_its_area():
 
 def test_the_boxes_area_is_that_of_a_beta_cut_at_the_borders():
     """Before the cut the box's sides are √(1 − λ) of the picture's; λ ~ Beta(1, 1) is uniform."""
-    _, mixture = cut(jax.random.key(1), jnp.zeros((20000, 64, 64, 1)), 1.0)
+    _, mixture = quick_cut(jax.random.key(1), jnp.zeros((20000, 32, 32, 1)), 1.0)
     key = np.random.default_rng(0)
     half, middle = np.sqrt(1 - key.uniform(size=20000)) / 2, key.uniform(size=(2, 20000))
     sides = np.minimum(middle + half, 1) - np.maximum(middle - half, 0)
@@ -38,7 +40,7 @@ def test_the_boxes_area_is_that_of_a_beta_cut_at_the_borders():
 
 
 def test_the_chance_leaves_pictures_whole():
-    mixed, mixture = cut(jax.random.key(2), PICTURES, 1.0, 0.5)
+    mixed, mixture = quick_cut(jax.random.key(2), PICTURES, 1.0, 0.5)
     whole = np.asarray(mixture.part) == 1
     assert 0.4 < whole.mean() < 0.62
     np.testing.assert_array_equal(np.asarray(mixed)[whole], np.asarray(PICTURES)[whole])

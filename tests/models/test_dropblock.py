@@ -41,11 +41,12 @@ def test_evaluation_drops_nothing_and_small_maps_have_small_squares():
 def test_a_resnet_drops_in_its_last_two_stages_and_keeps_its_weights():
     x = jax.random.normal(jax.random.key(0), (4, 16, 16, 3))
     plain, with_drop = (models.build(ResNet(18, channels=4, stem="cifar", dropblock=d), 3) for d in (0.0, 0.4))
-    weights = plain.init(jax.random.key(1), x)
-    assert jax.tree.structure(weights) == jax.tree.structure(with_drop.init(jax.random.key(1), x))
-    one, two = (with_drop.apply(*weights, x, train=True, key=jax.random.key(seed))[0] for seed in (0, 1))
-    assert not np.allclose(one, two)
-    np.testing.assert_allclose(with_drop.apply(*weights, x, train=False)[0], plain.apply(*weights, x, train=False)[0])
+    weights = jax.jit(plain.init)(jax.random.key(1), x)
+    assert jax.tree.structure(weights) == jax.tree.structure(jax.eval_shape(with_drop.init, jax.random.key(1), x))
+    drop = jax.jit(lambda key: with_drop.apply(*weights, x, train=True, key=key)[0])
+    assert not np.allclose(drop(jax.random.key(0)), drop(jax.random.key(1)))
+    one, two = (jax.jit(lambda x, it=it: it.apply(*weights, x, train=False)[0])(x) for it in (with_drop, plain))
+    np.testing.assert_allclose(one, two)
     program = str(jax.make_jaxpr(lambda: with_drop.apply(*weights, x, train=True, key=jax.random.key(0)))())
     # Two stages of two blocks: two convolutions and a shortcut each.
     assert (

@@ -23,7 +23,7 @@ quick = {"xla_backend_optimization_level": 0}
 @pytest.fixture(scope="module")
 def encoder() -> Encoder:
     network = models.build(Heads(SMALL), CLASSES)
-    params, stats = network.init(jax.random.key(0), PICTURES)
+    params, stats = jax.jit(network.init)(jax.random.key(0), PICTURES)
     draw = np.random.default_rng(1)
     scale = {"mean": draw.normal(size=FEATURES), "factor": draw.uniform(0.5, 2, FEATURES)}
     scale = {name: jnp.asarray(value, jnp.float32) for name, value in scale.items()}

@@ -25,13 +25,14 @@ SMALL = ViT(patch=4, resolution=8, width=8, depth=3, heads=2)
 def params(config):
     """A network's parameters, all ones."""
     shapes = jax.eval_shape(models.build(config, 3).init, jax.random.key(0), jnp.zeros((1, 32, 32, 3))).params
-    return jax.tree.map(lambda leaf: jnp.ones(leaf.shape), shapes)
+    return jax.tree.map(lambda leaf: np.ones(leaf.shape, np.float32), shapes)
 
 
 def update(optimizer, weights):
     """The updates for a gradient of ones."""
     descent = build(optimizer, 10)
-    return descent.update(jax.tree.map(jnp.ones_like, weights), descent.init(weights), weights)[0]
+    gradient = jax.tree.map(np.ones_like, weights)
+    return jax.jit(lambda: descent.update(gradient, descent.init(weights), weights)[0])()
 
 
 def rates(updates):
@@ -136,8 +137,9 @@ def gradient_of(config, optimizer):
     """A training step's gradient with random weights, for a network that is held by the optimizer."""
     network = learners.holding(models.build(config, 3), build(optimizer, 10))
     x = jax.random.normal(jax.random.key(0), (4, 8, 8, 3))
-    weights = network.init(jax.random.key(1), x)
-    noise = jax.tree.map(lambda leaf: leaf + 0.1 * jax.random.normal(jax.random.key(2), leaf.shape), weights.params)
+    weights = jax.jit(network.init)(jax.random.key(1), x)
+    draw = np.random.default_rng(2)
+    noise = jax.tree.map(lambda leaf: leaf + 0.1 * draw.normal(size=leaf.shape).astype(np.float32), weights.params)
 
     def loss(some):
         return cross_entropy(jnp.array([0, 1, 2, 0]), network.apply(some, weights.stats, x, train=True)[0])
