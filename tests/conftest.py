@@ -57,26 +57,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     tiers, weights = tomllib.loads(TIERS.read_text("utf-8")), Counter[str]()
     exceptions, longest = tiers.pop("exhaustive_except"), tiers.pop("longest")
+    entries = {tier: frozenset(entries) for tier, entries in tiers.items()}
     for item in items:
-        marks = {tier for tier, entries in tiers.items() if any(_belongs(item.nodeid, entry) for entry in entries)}
-        if any(_belongs(item.nodeid, tests) and not _has_case(item, cases) for tests, cases in exceptions.items()):
+        file = item.nodeid.partition("::")[0]
+        names = {file, item.nodeid.partition("[")[0], item.nodeid}  # what an entry can call it
+        marks = {tier for tier, named in entries.items() if not named.isdisjoint(names)}
+        if any(not _has_case(item, exceptions[name]) for name in names & exceptions.keys()):
             marks.add("exhaustive")
         for tier in marks:
             item.add_marker(tier)
-            weights[item.nodeid.split("::")[0]] += 1
+            weights[file] += 1
     weights.update({file: len(items) * (len(longest) - place) for place, file in enumerate(longest)})
-    items.sort(key=lambda item: -weights[item.nodeid.split("::")[0]])
+    items.sort(key=lambda item: -weights[item.nodeid.partition("::")[0]])
 
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what stays until the end: modules and tests."""
     gc.collect()
     gc.freeze()
-
-
-def _belongs(test: str, entry: str) -> bool:
-    """Whether an entry (a file, a test, or a test with one of its parameters) names this test."""
-    return test == entry or (test.startswith(entry) and test[len(entry)] in ":[")
 
 
 def _has_case(item: pytest.Item, cases: list[str]) -> bool:

@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +40,7 @@ class Command:
 
     def __init__(self, place: Path, words: tuple[str, ...], environment: Mapping[str, str]) -> None:
         self.returncode: int | None = None
-        self._output = _folder() / f"{next(self._numbers)}.out"
+        self._output = place.with_name(f"{place.name}-{next(self._numbers)}.out")
         wanted = {"place": str(place), "words": words, "environment": {**environment}, "output": str(self._output)}
         self.pid = _ask(wanted)
 
@@ -63,13 +62,6 @@ class Command:
                 raise subprocess.TimeoutExpired("metapl", timeout, self._output.read_bytes())
             time.sleep(0.01)
         return self._output.read_text("utf-8", "replace"), None
-
-
-@functools.cache
-def _folder() -> Path:
-    folder = tempfile.TemporaryDirectory(prefix="metapl-forked-")
-    atexit.register(folder.cleanup)
-    return Path(folder.name)
 
 
 @functools.cache

@@ -1,11 +1,13 @@
 """The events, read back."""
 
+import importlib.util
 import struct
 
 import numpy as np
 import pytest
 
-pytest.importorskip("tensorboardX", reason="needs metapl[tensorboard]")
+if importlib.util.find_spec("tensorboardX") is None:  # to import it takes a second
+    pytest.skip("needs metapl[tensorboard]", allow_module_level=True)
 
 from metapl.data.reading.records import masked_crc
 from metapl.runs.sinks.series import Session
