@@ -242,9 +242,9 @@ log_every_steps = 20
 [data]
 name = "digits"
 split = "digits@100#0"
-[augmentation.weak]
-flip = false
-shift_pixels = 1
+[augmentation]
+weak = {flip = false, shift_pixels = 1}
+strong = {layers = 1, ops = ["invert"]}
 [model]
 hidden = [41]
 activation = "relu"
