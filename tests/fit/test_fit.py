@@ -50,7 +50,7 @@ class KilledError(Exception):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A fit that was killed before its heads, stopped by Ctrl-C before its network, and given again; with UDA alone."""
+    """A fit that was killed before its heads, stopped by Ctrl-C before and in its network, and given again."""
     place = tmp_path_factory.mktemp("fit")
     write_digits(place / "data", 15, "56789")
     (place / "data" / "labeled" / "zero" / "broken.png").write_bytes(b"no picture")
@@ -64,11 +64,13 @@ def finished(tmp_path_factory):
                 fit.fit(str(place / "data"), REQUEST, out, console())
         before = (out / "linear" / "weights.safetensors").stat().st_mtime_ns
         usable = predictor.load(out).class_names
-        with patch.context() as stopping:
-            stopping.setattr(network, "train_rung", stopped)
-            with pytest.raises(Stopped, match=r"report\.html has the verdict on what is done so far"):
-                fit.fit(str(place / "data"), REQUEST, out, console())
-        assert not json.loads((out / "verdict.json").read_text("utf-8"))["finished"]
+        for name, stops in {"planned": interrupted, "train_rung": stopped}.items():
+            with patch.context() as stopping:
+                stopping.setattr(network, name, stops)
+                with pytest.raises(Stopped, match=r"report\.html has the verdict on what is done so far"):
+                    fit.fit(str(place / "data"), REQUEST, out, console())
+            assert not json.loads((out / "verdict.json").read_text("utf-8"))["finished"]
+            (out / "verdict.json").unlink()
         fit.fit(str(place / "data"), REQUEST, out, screen)
     assert usable == tuple(sorted(NAMES))  # after the kill there was a model already
     assert (out / "linear" / "weights.safetensors").stat().st_mtime_ns == before
@@ -77,6 +79,10 @@ def finished(tmp_path_factory):
 
 def killed(*_):
     raise KilledError
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
 
 
 def stopped(*_):

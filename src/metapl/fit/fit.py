@@ -9,6 +9,7 @@ model.json      the best rung so far and its temperature
 verdict.json    and verdict.md, report.html, least_sure.csv, label_next.csv; it says whether the fit is finished
 """
 
+import signal
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -105,9 +106,11 @@ def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, 
         climb = Climb(out, request, facts, time, console, Plan(out))
         try:
             ladder.climb(climb)
-        except Stopped:
+        except (Stopped, KeyboardInterrupt) as asked:  # the latter between two steps that listen to signals
             if rung.climbed(out) and climb.encoded is not None:
                 report.show(conclude(climb, finished=False), console)
+            if isinstance(asked, KeyboardInterrupt):
+                raise Stopped("stopped by SIGINT", signal.SIGINT, GOES_ON) from None
             raise
         report.show(conclude(climb, finished=True), console)
     say(f"wrote {out}: open {out / PAGE}; metapl predict {out} PICTURES uses the model")
