@@ -18,8 +18,8 @@ from metapl.system.sharding import Parallel, layout
 
 def told_by_eight(*pieces: str) -> dict:
     """What a process with eight devices tells."""
-    script = Path(__file__).parent / "eight_shared.py"
-    done = subprocess.run([sys.executable, str(script), *pieces], capture_output=True, text=True, check=False)
+    command, root = [sys.executable, "-m", "tests.system.eight_shared", *pieces], Path(__file__).parents[2]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -31,7 +31,7 @@ def told() -> dict:
 
 @pytest.fixture(scope="module")
 def networks() -> dict:
-    """States of convolutional networks: minutes of compiling."""
+    """States of convolutional networks: a minute of compiling."""
     return told_by_eight("networks")["networks"]
 
 
@@ -71,7 +71,8 @@ def test_a_split_width_is_exchanged_at_its_borders(networks):
 
 def test_weights_in_parts_stay_in_parts(networks):
     for name, one in networks.items():
-        assert (one["split"] > 20) == name.endswith(("hybrid", "groups")), name
+        fewest = 10 if name.startswith("one_convolution") else 20
+        assert (one["split"] > fewest) == name.endswith(("hybrid", "groups")), name
 
 
 def test_memory_falls_as_more_devices_share_a_replica(networks):
@@ -89,7 +90,7 @@ def test_memory_falls_as_more_devices_share_a_replica(networks):
 
 def test_states_are_given_away(networks):
     for name, one in networks.items():
-        assert one["donated_bytes"] > 0.97 * one["state_bytes"], name
+        assert one["state_bytes"] - one["donated_bytes"] < max(0.03 * one["state_bytes"], 512), name  # single numbers
 
 
 def test_one_device_has_no_layout():
