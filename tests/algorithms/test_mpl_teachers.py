@@ -68,27 +68,23 @@ def test_one_step_by_hand(teacher, labels_view):
     algorithm = mpl.build(mpl.MPL(Feedback("cosine", WEIGHT), teacher=sgd, student=sgd, **settings), network, 10)
     labeled_by_teacher = views.unlabeled_as(labels_view)
     state = algorithm.init(jax.random.key(0), views, None)._replace(baseline=jnp.asarray(BASELINE))
-    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(KEY))
+    after, metrics = algorithm.step(state, views, jax.random.key(KEY))
 
     t, s = state.teacher.params, state.student.params
     jax.tree.map(np.testing.assert_array_equal, t, draw(jax.random.key(0)))
     sample_key = jax.random.split(jax.random.key(KEY), 4)[1]
     sampled = np.asarray(jax.random.categorical(sample_key, forward(t, labeled_by_teacher)))
     q = np.eye(CLASSES)[sampled]
-    g = jax.jit(jax.grad(lambda params: mean_ce(q, params, views.weak)))(s)
+    g = jax.grad(lambda params: mean_ce(q, params, views.weak))(s)
     new_s = jax.tree.map(lambda p, d: p - RATE * d, s, g)
-    v = jax.jit(jax.grad(lambda params: mean_ce(np.eye(CLASSES)[np.asarray(views.labels)], params, views.labeled)))(
-        new_s
-    )
+    v = jax.grad(lambda params: mean_ce(np.eye(CLASSES)[np.asarray(views.labels)], params, views.labeled))(new_s)
     flat_g, flat_v = (np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(tree)]) for tree in (g, v))
     h = flat_g @ flat_v / np.sqrt((flat_g @ flat_g) * (flat_v @ flat_v))
 
-    own = own_loss(teacher, views, t)
-
     def objective(params):
-        return own(params) + WEIGHT * (h - BASELINE) * mean_ce(q, params, labeled_by_teacher)
+        return own_loss(teacher, views, t)(params) + WEIGHT * (h - BASELINE) * mean_ce(q, params, labeled_by_teacher)
 
-    gradient = jax.jit(jax.grad(objective))(t)
+    gradient = jax.grad(objective)(t)
     new_t = jax.tree.map(lambda p, d: p - RATE * d, t, gradient)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), after.teacher.params, new_t)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11), after.student.params, new_s)
@@ -114,7 +110,7 @@ def test_the_students_labelled_accuracy_is_told_where_an_estimator_asks_for_it(e
     views, sgd = tiny_views(), optim.Optimizer(learning_rate=RATE)
     algorithm = mpl.build(mpl.MPL(Feedback(estimator), student=sgd), tiny_network(), 10)
     state = algorithm.init(jax.random.key(0), views, None)
-    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(KEY))
+    after, metrics = algorithm.step(state, views, jax.random.key(KEY))
     assert ("feedback_cosine" in metrics) == (estimator in ("dot", "per_example"))
     if estimator == "none":
         assert "student_labeled_accuracy" not in metrics

@@ -29,7 +29,7 @@ def test_one_step_by_hand(smoothing, view, mixup):
     algorithm = algorithms.build(config, network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
     key = jax.random.key(1)
-    after, metrics = jax.jit(algorithm.step)(state, views, key)
+    after, metrics = algorithm.step(state, views, key)
 
     x = np.asarray(views.labeled if view == "weak" else views.labeled_strong)
     q = targets_by_hand(views.labels, smoothing)
@@ -43,7 +43,7 @@ def test_one_step_by_hand(smoothing, view, mixup):
     def loss(params):
         return -jnp.sum(q * jax.nn.log_softmax(forward(params, jnp.asarray(x)))) / 4
 
-    gradient = jax.jit(jax.grad(loss))(state.params)
+    gradient = jax.grad(loss)(state.params)
     jax.tree.map(
         lambda a, b, g: np.testing.assert_allclose(a, b - g, rtol=1e-10, atol=1e-12),
         after.params,
@@ -61,16 +61,16 @@ def test_sam_by_hand():
     config = supervised.Supervised(optim.Optimizer(learning_rate=1.0, sam=0.7))
     algorithm = algorithms.build(config, network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
-    after, metrics = jax.jit(algorithm.step)(state, views, jax.random.key(1))
+    after, metrics = algorithm.step(state, views, jax.random.key(1))
 
     def loss(params):
         log_p = jax.nn.log_softmax(forward(params, views.labeled))
         return -sum(log_p[i, y] for i, y in enumerate(views.labels)) / 4
 
-    gradient = jax.jit(jax.grad(loss))(state.params)
+    gradient = jax.grad(loss)(state.params)
     norm = np.sqrt(sum(float(jnp.sum(leaf**2)) for leaf in jax.tree.leaves(gradient)))
     worst = jax.tree.map(lambda p, g: p + 0.7 * g / norm, state.params, gradient)
-    expected = jax.tree.map(lambda p, g: p - g, state.params, jax.jit(jax.grad(loss))(worst))
+    expected = jax.tree.map(lambda p, g: p - g, state.params, jax.grad(loss)(worst))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), after.params, expected)
     np.testing.assert_allclose(metrics["loss"], loss(state.params), rtol=1e-12)
 
@@ -87,7 +87,7 @@ def test_cutmix_by_hand():
     config = supervised.Supervised(optim.Optimizer(learning_rate=1.0), cutmix=1.0)
     algorithm = algorithms.build(config, network, 10)
     state = algorithm.init(jax.random.key(0), views, None)
-    after, _ = jax.jit(algorithm.step)(state, views, jax.random.key(1))
+    after, _ = algorithm.step(state, views, jax.random.key(1))
     x, mixture = cut(jax.random.fold_in(jax.random.key(1), 100), pictures, 1.0)
     hot = np.eye(CLASSES)[np.asarray(views.labels)]
     part = np.asarray(mixture.part)[:, None]
@@ -96,7 +96,7 @@ def test_cutmix_by_hand():
     def loss(params):
         return -jnp.sum(q * jax.nn.log_softmax(forward(params, x.reshape(4, -1)[:, :2]))) / 4
 
-    expected = jax.tree.map(lambda p, g: p - g, state.params, jax.jit(jax.grad(loss))(state.params))
+    expected = jax.tree.map(lambda p, g: p - g, state.params, jax.grad(loss)(state.params))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), after.params, expected)
 
 
@@ -105,4 +105,4 @@ def test_views_without_a_strong_view_of_the_labelled_examples_are_refused():
     algorithm = algorithms.build(supervised.Supervised(view="strong"), tiny_network(), 10)
     state = algorithm.init(jax.random.key(0), views, None)
     with pytest.raises(ValueError, match="no strong view of the labelled"):
-        jax.jit(algorithm.step)(state, views, jax.random.key(1))
+        algorithm.step(state, views, jax.random.key(1))
