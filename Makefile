@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SITE ?= site
 TESTS ?=
+# With this variable, every process that a test starts would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 # One worker more than there are cores: some tests wait for processes that they start.
 WORKERS := $(shell $(PYTHON) -c 'import os; print(min(4, os.cpu_count() + 1))')
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
