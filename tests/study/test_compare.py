@@ -28,6 +28,20 @@ def test_only_confirmatory_comparisons_are_corrected_and_cases_stay_apart():
     assert found[0].difference.mean == pytest.approx(expected.mean())
 
 
+def test_missing_runs_do_not_make_p_smaller():
+    arms = {name: Arm(preset="two_moons_mpl") for name in "ab"} | {"c": Arm(preset="two_moons_mpl", cases=("x",))}
+    pairs = (
+        Pair("a", "b", "confirmatory"),
+        Pair("c", "b", "confirmatory"),
+        Pair("a", "b", "confirmatory", over="cases"),
+    )
+    study = Study("t", "q", 3, 0, None, {"x": StudyCase(), "y": StudyCase()}, arms, pairs)
+    draw = np.random.default_rng(3)
+    accuracies = {("x", arm): draw.normal(mean, 0.1, 3) for arm, mean in (("a", 80), ("b", 79.5))}
+    (one,) = (one for one in comparisons(study, accuracies) if one.case == "x")
+    assert one.corrected == pytest.approx(4 * one.p)  # a − b in x and y, c − b in x, a − b over cases
+
+
 def test_a_pair_over_cases_counts_each_case_once():
     arms = {name: Arm(preset="two_moons_mpl") for name in "ab"}
     study = Study("t", "q", 3, 0, None, {case: StudyCase() for case in "xyz"}, arms, (Pair("a", "b", over="cases"),))

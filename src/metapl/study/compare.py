@@ -57,8 +57,26 @@ def comparisons(study: Study, accuracies: Accuracies) -> list[Comparison]:
         for pair in study.pairs
         if pair.over == "seeds" and (case, pair.arm) in accuracies and (case, pair.control) in accuracies
     ]
+    return _corrected(found, planned_confirmatory(study))
+
+
+def planned_confirmatory(study: Study) -> int:
+    """How many confirmatory comparisons the study makes when all its runs are finished."""
+    rows = set(study.rows())
+
+    def count(pair: Pair) -> int:
+        cases = sum((case, pair.arm) in rows and (case, pair.control) in rows for case in study.cases)
+        return cases if pair.over == "seeds" else min(cases, 1)
+
+    return sum(count(pair) for pair in study.pairs if pair.kind == "confirmatory")
+
+
+def _corrected(found: list[Comparison], planned: int) -> list[Comparison]:
+    """Correct for all planned comparisons: while runs are missing, p must not look smaller than it will be."""
     places = [i for i, one in enumerate(found) if one.pair.kind == "confirmatory" and one.p is not None]
-    for place, corrected in zip(places, holm([found[i].p or 0.0 for i in places]), strict=True):
+    missing = max(0, planned - len(places))
+    p_values = [found[i].p or 0.0 for i in places] + [1.0] * missing
+    for place, corrected in zip(places, holm(p_values)[: len(places)], strict=True):
         found[place] = found[place]._replace(corrected=corrected)
     return found
 
