@@ -8,7 +8,6 @@ import pytest
 from metapl import models, optim
 from metapl.algorithms import pseudo_labels
 from metapl.models.mlp import MLP
-from metapl.schema import ConfigError
 from metapl.types import Views
 
 
@@ -87,9 +86,3 @@ def test_true_labels_are_combined_with_pseudo_labels(network, views):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.student.params, expected)
     np.testing.assert_allclose(metrics["student_loss"], given_loss(start), rtol=1e-5)
     np.testing.assert_allclose(metrics["student_labeled_loss"], true_loss(start), rtol=1e-5)
-
-
-def test_without_a_teacher_there_is_nothing_to_learn_from(network, views):
-    algorithm = pseudo_labels.build(pseudo_labels.PseudoLabels(), network, steps=10)
-    with pytest.raises(ConfigError, match="a stage before it"):
-        algorithm.init(jax.random.key(0), views, None)

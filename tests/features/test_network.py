@@ -74,5 +74,5 @@ def test_a_missing_file_is_a_sentence():
 
 
 def test_a_perceptron_is_no_encoder():
-    with pytest.raises(ConfigError, match=r"own: the network mlp is no encoder"):
+    with pytest.raises(ConfigError, match=r"own: the network mlp cannot encode pictures"):
         network.of(Pretrained(MLP(), Path("own")), 32, "own")

@@ -524,5 +524,5 @@ def test_a_student_that_learns_from_the_stage_before_goes_on_although_that_stage
     place.train("whole")
     with crash_at(21), pytest.raises(Crash):  # the first stage has 15 steps
         place.train("crashed")
-    assert "going on from step-0000000036: step 21 of stage 2 of 2" in place.resume("crashed")
+    assert "continuing from step-0000000036: step 21 of stage 2 of 2" in place.resume("crashed")
     assert_same_run(place.folder / "crashed", place.folder / "whole")

@@ -67,7 +67,7 @@ def test_pieces_change_no_bit_of_the_weights_or_of_a_report(monkeypatch, seeds, 
     program, found = prepare(config, datasets), []
     for steps in (1, 7, 1000):
         monkeypatch.setattr(
-            "metapl.train.loop.Pace", lambda steps=steps: SimpleNamespace(steps=steps, follow=lambda *_: 0)
+            "metapl.train.loop.ChunkPace", lambda steps=steps: SimpleNamespace(steps=steps, follow=lambda *_: 0)
         )
         told = []
         watch = lambda *news, told=told: told.append(jax.device_get(news))  # noqa: E731
