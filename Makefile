@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: $(READY)  ## set everything up, fit digits, and compare the methods on TwoMoon (three to four minutes)
+demo: $(READY)  ## set everything up, fit digits, and compare the methods on TwoMoon (about two minutes)
 	$(BIN)/metapl demo
 
 quick: $(READY)  ## the everyday tests: about a minute on 2 cores

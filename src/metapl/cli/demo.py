@@ -33,7 +33,7 @@ def demo(args: Sequence[str]) -> None:
     on the other cores meanwhile, trains Supervised, Pseudo Labels, MPL, UDA and MPL+UDA on the same random data sets,
     and MPL without its feedback as the control. Prints tables, and writes fit/report.html, the page of the fit;
     summary.json, accuracies.csv (one row for each data set), two_moons.png; and two_moons.html, a page that shows how
-    the decision regions change during training. Takes a few minutes on two cores.
+    the decision regions change during training. Takes about two minutes on two cores.
 
     Examples:
       metapl demo
