@@ -89,7 +89,7 @@ class Outcome:
 def compare(demo: Demo, out: Path, console: Console, begun: "Training | None" = None) -> None:
     """Train every method on every data set, print the tables, write the files into the folder `out`.
 
-    `begun` is a training that has begun already, beside other work.
+    `begun` is a training that was started before, beside other work.
     """
     outcomes = (begun or Training(demo)).finish(console)
     summary = summarize(outcomes)
@@ -122,7 +122,7 @@ def _page(demo: Demo, outcomes: dict[str, Outcome], summary: dict[str, Any]) -> 
 class Training:
     """All methods in training, as many at once as there are cores: steps this small use only one core.
 
-    It may begin beside other work, unseen, and with a core less; `finish` shows it, and uses all cores.
+    `beside` starts it without a display while other work has one core; `finish` shows it and uses all cores.
     """
 
     def __init__(self, demo: Demo) -> None:
@@ -154,7 +154,7 @@ class Training:
                 self._end()
 
     def _begin(self, at_once: int) -> None:
-        """Let so many methods train at once, the longest ones first: nobody waits for a long one at the end."""
+        """Let so many methods train at once, the longest ones first, so that none of these is left for the end."""
         free = at_once - (self._cores - 1 if self._futures else 0)
         if not self._futures:
             self._futures = {name: self._pool.submit(self._train, name) for name in reversed(METHODS)}
@@ -163,7 +163,7 @@ class Training:
 
     def _end(self) -> None:
         self._stop.set()
-        self._places.release(self._cores)  # nobody waits for a place any more
+        self._places.release(self._cores)  # waiting threads go on, and see that they must stop
         self._pool.shutdown(cancel_futures=True)
 
     def _train(self, name: str) -> Outcome:

@@ -29,11 +29,11 @@ class DemoFlags:
 def demo(args: Sequence[str]) -> None:
     """See metapl at work: fit digits, and compare the methods on TwoMoon.
 
-    First writes scikit-learn's digits as PNGs and runs metapl fit on them, as you would on your own pictures. Then, and
-    on the other cores meanwhile, trains Supervised, Pseudo Labels, MPL, UDA and MPL+UDA on the same random data sets,
-    and MPL without its feedback as the control. Prints tables, and writes fit/report.html, the page of the fit;
-    summary.json, accuracies.csv (one row for each data set), two_moons.png; and two_moons.html, a page that shows how
-    the decision regions change during training. Takes about two minutes on two cores.
+    Writes scikit-learn's digits as PNGs and runs metapl fit on them, as you would on your own pictures. At the same
+    time, it trains Supervised, Pseudo Labels, MPL, UDA and MPL+UDA on the same random data sets, and MPL without its
+    feedback as the control. Prints tables, and writes fit/report.html, the page of the fit; summary.json,
+    accuracies.csv (one row for each data set), two_moons.png; and two_moons.html, a page that shows how the decision
+    regions change during training. Takes about two minutes on two cores.
 
     Examples:
       metapl demo
