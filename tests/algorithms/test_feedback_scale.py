@@ -206,3 +206,25 @@ def test_one_step_points_elsewhere_once_the_student_has_moved_far(horizons):
     for rate, least in ((USUAL, 0.5), (LARGE, 0.05)):  # the effect of K steps is ever less than K times that of one
         assert np.all(np.diff(np.median(sizes[rate], axis=0)) < 0)
         assert np.median(sizes[rate, :, 3]) == pytest.approx(least, abs=0.1)
+
+
+def swings(weight: float, horizon: float, momentum: float, steps: int = 20_000) -> bool:
+    """Whether a student that follows its teacher, who answers to the student's error, moves ever farther from 0."""
+    descent = optim.build(Optimizer(learning_rate=1.0, momentum=momentum), steps)
+
+    def step(state: PyTree, _: None) -> tuple[PyTree, Array]:
+        (student, student_memory), (teacher, teacher_memory) = state
+        follow, student_memory = descent.update((student - teacher) / horizon, student_memory, student)
+        answer, teacher_memory = descent.update(weight * student / horizon, teacher_memory, teacher)
+        return ((student + follow, student_memory), (teacher + answer, teacher_memory)), jnp.abs(student)
+
+    one = jnp.ones(())
+    _, errors = jax.lax.scan(step, ((one, descent.init(one)), (one, descent.init(one))), None, steps)
+    return bool(jnp.max(errors[-steps // 4 :]) > 1)
+
+
+@pytest.mark.parametrize(("horizon", "momentum"), [(20.0, 0.0), (20.0, 0.5), (20.0, 0.9), (100.0, 0.9), (5.0, 0.99)])
+def test_teacher_and_student_swing_from_the_weight_on_that_the_docstring_derives(horizon, momentum):
+    bound = 1 / 4 + horizon * (1 - momentum) ** 2 / (1 + momentum)
+    assert not swings(0.95 * bound, horizon, momentum)
+    assert swings(1.05 * bound, horizon, momentum)

@@ -17,6 +17,21 @@ U in it: all cancel. dᵀ G d is the mean over x_i of the variance of the slopes
 that gives h_ic has these slopes: K costs nothing (`feedback.horizon`). The tests compare K (1 − (1 − 1/K)^n) with
 automatic differentiation through n steps. The direction stays that of one step.
 
+How large a weight may be. The teacher moves as K h asks it to, the student follows the teacher, and h is measured at
+the student: a loop, in which momentum is a delay. Along one direction, with s and t the answers of student and teacher,
+s* what the labelled examples ask for, equal networks and rates, and w = `feedback.weight`, the gradients are
+
+    student: (s − t) / K              teacher: w (s − s*) / K              in units of a step
+
+With momentum μ in both, s and t obey τ s″ + s′ = a (t − s) and τ t″ + t′ = w a (s* − s), with a = 1 / (K (1 − μ)) and
+τ = (1 + μ) / (2 (1 − μ)). By Hurwitz' criterion, this comes to rest at s = t = s* if and only if 2 + τ a > 4 w τ a:
+
+    w < 1/4 + K (1 − μ)² / (1 + μ)
+
+Else teacher and student swing around s*, ever wider. Without momentum any w up to about K is stable. With μ = 0.9 the
+last term is K / 190, so weight 1 is too large if K is below 140, and 1/4 is never too large. The tests compare the
+bound with the steps of the optimizers. Other ratios of the two networks' speeds move it.
+
 `balanced` measures both terms where they meet, in the teacher's gradient:
 
     g_own = ∇_{θ_T} [the teacher's own losses]
@@ -34,7 +49,7 @@ and no warm-up is needed. Any factor of h cancels, too. It costs one more backwa
 | symbol    | name                                                    |
 |-----------|---------------------------------------------------------|
 | K         | Estimate.horizon                                        |
-| ρ         | feedback.weight                                         |
+| ρ, w      | feedback.weight                                         |
 | mean(‖·‖) | Balance.own, Balance.fed over Balance.seen (scale_decay) |
 | r         | Balance.lowest                                          |
 """
