@@ -88,6 +88,7 @@ def test_the_small_study():
         ('cases = ["few"]\n\n[[pairs]]', 'cases = ["fewer"]\n\n[[pairs]]', "no case fewer"),
         ("seeds = 3", "seeds = 3 3", "mine"),
         ("seeds = 3", 'seeds = "3"', "seeds takes a whole number"),
+        ("[[pairs]]", '[arms.before]\nrun_of = "none"\nafter_stage = 4\n[[pairs]]', "arms.before: after_stage = 4"),
         ('seeds = 2\ncases = ["few"]', 'seeds = 2\ncases = ["fewest"]', "small.cases: there is no fewest"),
     ],
 )
@@ -98,6 +99,7 @@ def test_mistakes_are_named(old, new, words):
 
 
 ROWS = """
+set = {"eval_every_steps" = 3000}
 [cases.two_moons]
 [cases.digits]
 only_small = true
@@ -114,6 +116,11 @@ after_stage = 0
 cases = ["digits"]
 preset_suffix = "_small"
 """
+
+
+def test_a_row_after_a_stage_needs_a_measurement_there():
+    with pytest.raises(ConfigError, match="after_stage = 0, but its run is measured at its end only"):
+        read.parse(ROWS.replace('set = {"eval_every_steps" = 3000}', ""), "mine")
 
 
 def test_a_preset_is_named_by_the_case_and_a_row_may_come_from_another_arms_run():

@@ -11,6 +11,7 @@ from metapl import config as configs
 from metapl.config import Config
 from metapl.schema import ConfigError, to_dict
 from metapl.study.settings import (
+    LAST_STAGE,
     Arm,
     Curve,
     FigureKind,
@@ -164,6 +165,7 @@ def check(study: Study) -> None:
     for one in (full(study), shrink(study)):
         for case, arm_name in one.runs():
             config_of(one, case, arm_name)
+        _check_measured(one)
 
 
 def _check_arms(study: Study) -> None:
@@ -175,9 +177,24 @@ def _check_arms(study: Study) -> None:
             raise ConfigError(
                 f"arms.{name}: run_of takes a row from another arm's run, so preset and set must be absent"
             )
-    for one in (full(study), shrink(study)):
-        for case, arm_name in one.runs():
-            config_of(one, case, arm_name)
+
+
+def _check_measured(study: Study) -> None:
+    """Refuse a row after a stage at whose end its run measures nothing."""
+    for case, name in study.rows():
+        arm = study.arms[name]
+        config = config_of(study, case, arm.run_of or name)
+        if arm.after_stage in (LAST_STAGE, len(config.stages) - 1):
+            continue
+        if not 0 <= arm.after_stage < len(config.stages):
+            raise ConfigError(
+                f"arms.{name}: after_stage = {arm.after_stage}, but its run has {len(config.stages)} stages"
+            )
+        if not config.eval_every_steps:
+            raise ConfigError(
+                f"arms.{name}: after_stage = {arm.after_stage}, but its run is measured at its end only; set "
+                "eval_every_steps to the stage's steps"
+            )
 
 
 def _arms_named(study: Study) -> list[tuple[str, str]]:
