@@ -65,7 +65,8 @@ class Feedback:
     ] = "cosine"
     """How h is computed. The last four are controls: h = 0, credit to the wrong example, of the wrong sign, random."""
     weight: Annotated[float, Ge(0)] = 1.0
-    """Factor of the feedback in the teacher's gradient, in units of `scale`."""
+    """Factor of the feedback in the teacher's gradient, in units of `scale`. With momentum in both networks, horizon
+    may be unstable above 0.25 (feedback_scale.py)."""
     scale: Literal["fixed", "horizon", "balanced"] = "fixed"
     """What weight 1 is. fixed: h as it is, the effect of one step of the student, as in the paper. horizon: the
     effect for as long as the student keeps it. balanced: a gradient as long as that of the teacher's own loss. The last
