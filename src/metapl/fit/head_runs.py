@@ -24,6 +24,7 @@ METHODS: tuple[recipe.Method, ...] = ("uda", "fixmatch", "mpl")
 WORK = {"uda": 1.0, "fixmatch": 1.0, "mpl": 2.5}  # times the seconds of UDA that a method takes, about
 SEEDS = 5  # without folds
 FEW_STEPS, SHORT_S = 500, 600.0  # steps in a budget below so many seconds
+LEAST_C = 1e-2  # with a smaller C no head is sure of any picture: thresholds then leave out all of them
 
 
 def trained(out: Path, name: str, config: Config, some: Encoded, console: Console) -> tuple[Logits, list[Head]]:
@@ -47,9 +48,9 @@ def settings(method: recipe.Method, features: Features, request: Request, scale:
 
 
 def scale_of(some: Encoded, c: float) -> recipe.Scale:
-    """The scale of the features, and the penalty that logistic regression with this C has."""
+    """The scale of the features, and the penalty that logistic regression with this C has, or with LEAST_C."""
     square = float(np.mean(np.sum(some.labeled**2, -1)))
-    return recipe.Scale(round(max(square, 1e-6), 2), round(1 / (c * len(some.labels)), 6))
+    return recipe.Scale(round(max(square, 1e-6), 2), round(1 / (max(c, LEAST_C) * len(some.labels)), 6))
 
 
 def steps_for(request: Request, budget_s: float) -> int:
