@@ -10,6 +10,7 @@ from rich.console import Console
 from faults.http_requests import write_fit
 from metapl.fit import after, clock, leave_out_foreign, rung
 from metapl.fit import fit as fits
+from metapl.fit.encoder import Pictures
 from metapl.fit.folder import check_request, is_finished, write_request
 from metapl.fit.plan import Plan
 from metapl.fit.request import Request
@@ -60,7 +61,7 @@ def read(name: str, path: Path) -> None:
         check_request(out, data, request)
     if name == clock.SESSIONS:  # it grows each time
         clock.begin_session(out, 60.0)
-    Plan(out).features(out, request, 8)
+    Plan(out).features(out, request, 8, Pictures(1, 1))
     for finished in rung.climbed(out):
         rung.read(out, finished)
     leave_out_foreign.read(out)

@@ -2,22 +2,33 @@
 
 import pytest
 
+from metapl.data.sources.features import Features
 from metapl.fit import plan
+from metapl.fit.encoder import Pictures
 from metapl.fit.request import Request
 from metapl.models.mlp import MLP
 from metapl.models.resnet import ResNet
+
+FEW = Pictures(first=10, unlabeled=0)
 
 
 @pytest.mark.parametrize(("model", "encoder"), [(ResNet(depth=18), "network"), (MLP(), "patches")])
 def test_weights_of_a_network_for_pictures_encode_them_and_others_only_start_a_network(monkeypatch, model, encoder):
     monkeypatch.setattr(plan, "recognise", lambda name: type("Found", (), {"model": model}))
-    chosen = plan.encoder_of(Request(init_from="/some/file.safetensors", features="patches"))
+    chosen = plan.encoder_of(Request(init_from="/some/file.safetensors", features="patches"), FEW)
     assert chosen.encoder == encoder
     assert chosen.init_from == ("/some/file.safetensors" if encoder == "network" else "")
 
 
 def test_a_package_is_an_encoder_by_its_name():
-    assert plan.encoder_of(Request(init_from="efficientnet_lite1")).encoder == "efficientnet_lite1"
+    chosen = plan.encoder_of(Request(init_from="efficientnet_lite1", budget="90s"), FEW)
+    assert (chosen.encoder, chosen.encoder_size) == ("efficientnet_lite1", 128)
+
+
+def test_pictures_are_not_made_smaller_than_what_the_encoder_sees():
+    assert plan.largest(Features(encoder="efficientnet_lite2", encoder_size=192)) == 240
+    assert plan.largest(Features(encoder="efficientnet_lite0", encoder_size=128)) == 160
+    assert plan.largest(Features(encoder="patches")) == 64
 
 
 def test_as_many_pictures_are_encoded_as_the_time_allows():

