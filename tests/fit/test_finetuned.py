@@ -1,4 +1,4 @@
-"""The rung that finetunes the pretrained network: from logistic regression on, validated by a fold, even if killed."""
+"""The rung that finetunes the pretrained network: from a linear head on, validated by a fold, even if killed."""
 
 import csv
 from pathlib import Path
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from sklearn.datasets import load_digits
 
 from metapl import config as configs
 from metapl import models
@@ -21,9 +22,11 @@ from metapl.recipe import finetuned as recipe
 from metapl.schema import to_dict
 from metapl.weights import save
 from tests.fit.pictures import console
-from tests.fit.test_fit import KilledError, killed, write_digits
+from tests.fit.test_fit import NAMES, KilledError, killed, write_digits
 
 TINY = EfficientNetLite(width=0.1, depth=0.1)
+ROLES = ("labeled", "val", "unlabeled")
+RUNS = ("finetuned-check", "finetuned")
 
 
 @pytest.fixture(scope="module")
@@ -56,25 +59,70 @@ def finished(place):
     return climb(place, "whole")
 
 
-def roles(list_file: Path) -> dict[str, set[str]]:
-    with list_file.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    return {role: {row["path"] for row in rows if row["split"] == role} for role in ("labeled", "val", "unlabeled")}
+@pytest.fixture(scope="module")
+def with_few_labels(place):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetuned, "MANY", 50)
+        return climb(place, "few")
+
+
+def lists(out: Path) -> list[dict[str, dict[str, str]]]:
+    """The labels of the pictures by role and path, of both runs."""
+    both = []
+    for name in RUNS:
+        with (out / finetuned.LISTS[name] / "pictures.csv").open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        both.append({role: {row["path"]: row["label"] for row in rows if row["split"] == role} for role in ROLES})
+    return both
+
+
+def of_folder(labels: dict[str, str], folder: str) -> dict[str, str]:
+    return {path: label for path, label in labels.items() if folder in Path(path).parts}
 
 
 def test_a_fold_validates_it_and_all_labels_train_it(finished):
-    check, whole = (
-        roles(finished / finetuned.LISTS[name] / "pictures.csv") for name in ("finetuned-check", "finetuned")
-    )
+    check, whole = lists(finished)
     known = ~np.isnan(rung.read(finished, "finetuned").predictions.validation).any(-1)
     assert len(check["val"]) == known.sum() == 12
-    assert whole["labeled"] == check["labeled"] | check["val"]
     assert len(check["labeled"]) == 48
-    assert check["unlabeled"] == whole["unlabeled"]
+    assert of_folder(whole["labeled"], "labeled") == check["labeled"] | check["val"]
+
+
+def test_with_many_labels_the_first_run_labels_the_unlabelled_pictures_for_the_second(finished):
+    check, whole = lists(finished)
+    given = of_folder(whole["labeled"], "unlabeled")
+    assert given.keys() == check["unlabeled"].keys()
+    assert not of_folder(check["labeled"], "unlabeled")
+    views = [configs.load(str(finished / name / "config.toml")).stages[0].method.view for name in RUNS]
+    assert views == ["weak", "strong"]
+    assert rung.read(finished, "finetuned").about.uses_unlabeled
+
+
+def test_with_few_labels_aligned_self_training_labels_them_for_the_first_run(finished, with_few_labels):
+    many, few = lists(finished)[0], lists(with_few_labels)[0]
+    given = of_folder(few["labeled"], "unlabeled")
+    assert given.keys() == many["unlabeled"].keys()
+    assert of_folder(few["labeled"], "labeled") == many["labeled"]
+    truth = load_digits().target
+    assert np.mean([NAMES[truth[int(Path(path).stem)]] == label for path, label in given.items()]) > 0.5
+    starts = [load_file(out / "finetuned-start" / "weights.safetensors") for out in (finished, with_few_labels)]
+    assert np.abs(starts[0]["params/group0_0/kernel"] - starts[1]["params/group0_0/kernel"]).max() > 0.01
+
+
+def test_labels_are_given_in_the_shares_of_aligned_self_training(monkeypatch):
+    usual = np.repeat([[0.0, -1.0], [-1.0, 0.0]], 50, axis=0)  # half of the pictures are of each class
+    monkeypatch.setattr(finetuned, "kept_heads", lambda folder: [])
+    monkeypatch.setattr(finetuned, "log_probabilities", lambda heads, features: usual)
+    odds = np.linspace(0.1, 4.0, 100)  # a model that is surer of some, and prefers the first class for all
+    predicted = np.log(np.stack([odds / (1 + odds), 1 / (1 + odds)], -1))[::-1]
+    given = finetuned.labels_by(SimpleNamespace(out=Path(), features=SimpleNamespace(unlabeled=None)), predicted)
+    assert abs(given.mean() - 0.5) < 0.15
+    assert predicted.argmax(-1).mean() < 0.3
+    assert (np.diff(given) >= 0).all()  # those that it is surest of keep their class
 
 
 def test_its_runs_go_on_from_each_other_with_frozen_norms(finished):
-    begun = {name: configs.load(str(finished / name / "config.toml")) for name in ("finetuned-check", "finetuned")}
+    begun = {name: configs.load(str(finished / name / "config.toml")) for name in RUNS}
     starts = [Path(config.init_from).parent.name for config in begun.values()]
     assert starts == ["finetuned-start", "finetuned-check"]
     assert all(config.model.frozen_norms for config in begun.values())
@@ -118,7 +166,9 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
         settings=SimpleNamespace(encoder=encoder),
     )
     plan = SimpleNamespace(get={"view_s": 0.01}.get)
-    return SimpleNamespace(out=Path("nowhere"), features=features, plan=plan, request=Request(), left_s=left_s)
+    return SimpleNamespace(
+        out=Path("nowhere"), features=features, plan=plan, request=Request(), left_s=left_s, has_unlabeled=True
+    )
 
 
 def test_it_is_left_out_if_the_time_is_too_short():
@@ -133,3 +183,9 @@ def test_it_is_left_out_if_the_time_is_too_short():
 def test_it_needs_many_labels_and_a_pretrained_network(labels, encoder, expected, monkeypatch):
     monkeypatch.setattr(finetuned, "MANY", 50)
     assert finetuned.is_promising(on_the_way(labels, 600.0, encoder)) == bool(expected)
+
+
+@pytest.mark.parametrize(("labels", "expected"), [(9, 0), (10, 1)])
+def test_with_labels_for_unlabelled_pictures_it_needs_few(labels, expected, monkeypatch):
+    monkeypatch.setattr(finetuned.rungs, "finished", lambda out, name: name == "aligned")
+    assert finetuned.is_promising(on_the_way(labels, 600.0)) == bool(expected)

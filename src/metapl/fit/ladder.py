@@ -2,7 +2,7 @@
 
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
     aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
-    finetuned          the pretrained network itself, on the labels, if there are many and there is time
+    finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
     self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     uda, fixmatch, mpl heads on the features, several seeds at once
@@ -154,7 +154,7 @@ def finetuned_rung(climb: Climb) -> None:
             return
         left_s = climb.left_s
         predictions = finetuned.train_rung(climb, time.monotonic() + finetuned.PLANNED * left_s)
-        about = About(name, TITLES[name], "network", uses_unlabeled=False)
+        about = About(name, TITLES[name], "network", finetuned.learns_unlabeled(climb))
         steps = sum(climb.plan.get(f"{run}_steps") or 0 for run in finetuned.LISTS)
         complete(climb, Rung(about, time.monotonic() - began, predictions, f"{steps:,} steps"))
 

@@ -5,6 +5,7 @@ first fold, whose pictures (and those of the val part) validate it.
 """
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from metapl.data.splits.select import join, take
 from metapl.evaluate import predictor
 from metapl.fit import choose, listing, probe
 from metapl.fit.choose import DataSummary, NetworkPlan
-from metapl.fit.encoded import Encoded
+from metapl.fit.encoded import Encoded, Labels
 from metapl.fit.listing import Listing
 from metapl.fit.plan import Plan
 from metapl.fit.request import Request
@@ -36,21 +37,36 @@ LIST = "network-list"  # the folder of the list without the first fold
 BASELINE, NETWORK = "baseline", "network"
 
 
-def write_list(out: Path, some: Encoded, name: str = LIST, all_labels: bool = False) -> Path:
-    """Write the list in which the first fold is in the val part, unless `all_labels` are learnt; return its folder."""
+def write_list(
+    out: Path,
+    some: Encoded,
+    name: str = LIST,
+    all_labels: bool = False,
+    given: Callable[[], Labels | None] = lambda: None,
+) -> Path:
+    """Write the list in which the first fold is in the val part, unless `all_labels` are learnt; return its folder.
+
+    The labels that `given` gives to the unlabelled pictures, if it gives any, are learnt, too.
+    """
     folder, parts = out / name, some.prepared.pictures.roles
     if listing.settings(folder, 0) is None:
         folder.mkdir(exist_ok=True)
         labeled, val, held = parts["labeled"], parts["val"], held_out(some) & (not all_labels)
-        of_fold = _rows(labeled, np.flatnonzero(held))
-        joined = Part(join([of_fold.images, val.images]), np.concatenate([of_fold.labels, val.labels]))
+        of_fold, learnt = _rows(labeled, np.flatnonzero(held)), _rows(labeled, np.flatnonzero(~held))
+        unlabeled = _rows(parts["unlabeled"], some.used)
+        if (labels := given()) is not None:
+            learnt, unlabeled = _joined(learnt, Part(unlabeled.images, labels)), _rows(unlabeled, np.arange(0))
         roles = dict(parts) | {
-            "labeled": _rows(labeled, np.flatnonzero(~held)),
-            "unlabeled": _rows(parts["unlabeled"], some.used),
-            "val": joined if len(val.images) else of_fold,
+            "labeled": learnt,
+            "unlabeled": unlabeled,
+            "val": _joined(of_fold, val) if len(val.images) else of_fold,
         }
         listing.write(Listing(roles, some.class_names, "test part", (), 0), folder)
     return folder
+
+
+def _joined(left: Part, right: Part) -> Part:
+    return Part(join([left.images, right.images]), np.concatenate([left.labels, right.labels]))
 
 
 def held_out(some: Encoded) -> NDArray[np.bool_]:
@@ -122,6 +138,11 @@ def predict(run: Path, some: Encoded, without_fold: Path | None = None) -> Predi
         _logits(model, pictures.images("test")),
         _logits(model, unlabeled),
     )
+
+
+def predicted(run: Path, some: Encoded) -> Logits:
+    """Log-probabilities of the unlabelled pictures that are used, by a trained network."""
+    return _logits(predictor.load(run), take(some.prepared.pictures.images("unlabeled"), some.used))
 
 
 def _logits(model: predictor.Predictor, images: Images) -> Logits:

@@ -23,7 +23,7 @@ Kind = Literal["linear", "heads", "network"]
 
 TITLES = {
     "linear": "logistic regression on the labels",
-    "finetuned": "the pretrained network, finetuned on the labels",
+    "finetuned": "the pretrained network, finetuned",
     "self_training": "self-training",
     "label_spreading": "label spreading",
     "aligned": "self-training with aligned labels",

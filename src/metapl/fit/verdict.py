@@ -17,7 +17,7 @@ from metapl.fit.rung import Rung
 from metapl.fit.scores import PictureFacts
 
 LINEAR = "linear"  # the name of scikit-learn's answer
-ALONE = ("finetuned",)  # rungs that have no counterpart with unlabelled pictures: they say nothing about these
+ALONE = ("finetuned",)  # rungs that have no counterpart without unlabelled pictures: they say nothing about these
 FORMAT = 3
 FEW = 30  # held-out pictures: with fewer, every interval is wide
 CHANCE = 0.05  # how probable an outcome other than neutral may be if both models are equally good
@@ -40,8 +40,9 @@ class Surroundings(NamedTuple):
 def verdict(rungs: Sequence[Rung], pictures: PictureFacts, around: Surroundings) -> dict[str, Any]:
     """The whole verdict, ready for JSON."""
     labels = around.validation_labels
-    with_them = [rung for rung in rungs if rung.about.uses_unlabeled]
-    without = [rung for rung in rungs if not rung.about.uses_unlabeled and rung.about.name not in ALONE]
+    paired = [rung for rung in rungs if rung.about.name not in ALONE]
+    with_them = [rung for rung in paired if rung.about.uses_unlabeled]
+    without = [rung for rung in paired if not rung.about.uses_unlabeled]
     difference = None
     if with_them:
         difference = compare(select.best(with_them, labels), select.best(without, labels), pictures)
