@@ -1,6 +1,7 @@
 """The rung that finetunes the pretrained network: from a linear head on, validated by a fold, even if killed."""
 
 import csv
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from sklearn.datasets import load_digits
 
 from metapl import config as configs
 from metapl import models
+from metapl.evaluate import predictor
 from metapl.features import network as encoders
 from metapl.fit import finetuned, fit, head_runs, ladder, rung
 from metapl.fit.request import Request
@@ -26,7 +28,7 @@ from tests.fit.test_fit import NAMES, KilledError, killed, write_digits
 
 TINY = EfficientNetLite(width=0.1, depth=0.1)
 ROLES = ("labeled", "val", "unlabeled")
-RUNS = ("finetuned-check", "finetuned")
+RUNS = ("finetuned-check", "finetuned-all")
 
 
 @pytest.fixture(scope="module")
@@ -121,11 +123,41 @@ def test_labels_are_given_in_the_shares_of_aligned_self_training(monkeypatch):
     assert (np.diff(given) >= 0).all()  # those that it is surest of keep their class
 
 
+def labels_of_test(out: Path) -> np.ndarray:
+    with (out / "pictures.csv").open(newline="", encoding="utf-8") as file:
+        labels = [row["label"] for row in csv.DictReader(file) if row["split"] == "test"]
+    return np.array([json.loads((out / "data.json").read_text())["class_names"].index(label) for label in labels])
+
+
 def test_its_runs_go_on_from_each_other_with_frozen_norms(finished):
     begun = {name: configs.load(str(finished / name / "config.toml")) for name in RUNS}
     starts = [Path(config.init_from).parent.name for config in begun.values()]
     assert starts == ["finetuned-start", "finetuned-check"]
     assert all(config.model.frozen_norms for config in begun.values())
+
+
+@pytest.mark.parametrize(
+    ("labels", "before", "moved"), [("finished", "linear", 0.75), ("with_few_labels", "aligned", 0.5)]
+)
+def test_its_weights_are_between_the_heads_and_the_finetuned_network(labels, before, moved, request):
+    out = request.getfixturevalue(labels)
+    start, end, rung = (
+        load_file(out / name / "weights.safetensors") for name in (before, "finetuned-all", "finetuned")
+    )
+    assert rung.keys() == start.keys() == end.keys()
+    for name, weights in rung.items():
+        np.testing.assert_allclose(weights, (1 - moved) * start[name] + moved * end[name], rtol=1e-5, atol=1e-6)
+    assert np.abs(start["params/group0_0/kernel"] - end["params/group0_0/kernel"]).max() > 1e-4
+
+
+def test_it_predicts_what_it_was_judged_by(finished):
+    model = predictor.load(finished / "finetuned")
+    pictures = sorted((finished.parent / "data" / "labeled").rglob("*.png"))[:3]
+    assert model.probabilities(np.stack([model.read(path) for path in pictures])).shape == (3, 5)
+    measured = rung.read(finished, "finetuned").predictions.test
+    assert json.loads((finished / "finetuned" / "result.json").read_text())["accuracy"] == pytest.approx(
+        float((measured.argmax(-1) == labels_of_test(finished)).mean())
+    )
 
 
 def test_it_starts_from_logistic_regression_and_keeps_early_layers_and_statistics(finished):
@@ -141,7 +173,7 @@ def test_a_kill_between_its_runs_changes_nothing(place, finished, monkeypatch):
     train = finetuned.train
 
     def killing(out, *rest):
-        if out.name == "finetuned":
+        if out.name == "finetuned-all":
             killed()
         train(out, *rest)
 

@@ -1,32 +1,43 @@
 """The rung that finetunes the pretrained encoder itself (recipe/finetuned.py), in two runs.
 
 finetuned-start   a linear head on the encoder, trained without the first fold
-finetuned-check   finetunes both, without the first fold, whose pictures validate what comes out
-finetuned         goes on from there with all labels
+finetuned-check   finetunes both, without the first fold
+finetuned-all     goes on from there with all labels
+finetuned         the rung: its weights are the mean
 
-So nothing is trained for validation alone, and the model that is kept knows all labels. The first run also measures how
-long a step takes: the second one fills what is left of the rung's time. If the val part is large enough, there are no
-folds, and both runs know all labels.
+    θ = (1 − m) θ_0 + m θ_1                     (WiSE-FT, Wortsman et al., 2022)
+
+of the network before, a rung of heads (θ_0), and finetuned-all (θ_1): m is MOVED, or with many labels MOVED_WITH_MANY.
+Where the pretrained network knows the classes already, it loses by finetuning, but not half of the way.
+
+The same mean of finetuned-start and finetuned-check has not seen the first fold, whose pictures validate it. So nothing
+is trained for validation alone, and the model that is kept knows all labels. The first run also measures how long a
+step takes: the second one fills what is left of the rung's time. If the val part is large enough, there are no folds,
+and both runs know all labels.
 
 If there are unlabelled pictures, the runs learn from them, too, with labels that the model before them gives (Noisy
 Student, Xie et al., 2020), scaled to the shares that the classes have among the labels of `aligned`:
 
-| labelled pictures   | head that the first run starts from | labels of unlabelled pictures: first run, second run |
-|---------------------|-------------------------------------|------------------------------------------------------|
-| MANY a class        | logistic regression                 | none, by the first run                               |
-| fewer               | aligned self-training               | by that head, by the first run                       |
+| labelled pictures | rung of heads that it starts from | labels of unlabelled pictures: first run, second run |
+|-------------------|-----------------------------------|------------------------------------------------------|
+| MANY a class      | linear                            | none, by the mean after the first run                |
+| fewer             | aligned                           | by that head, by the mean after the first run        |
 
 With many labels, a network that has learnt them alone gives better labels than a head on the frozen network.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable
 
+import jax
 import numpy as np
 
 from metapl import config as configs
 from metapl import recipe
 from metapl.config import Config
+from metapl.evaluate import predictor
+from metapl.evaluate.predictor import Predictor
 from metapl.fit import classical, listing, network
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
@@ -37,15 +48,18 @@ from metapl.fit.heads import kept as kept_heads
 from metapl.fit.heads import log_probabilities
 from metapl.fit.rung import Logits, Predictions
 from metapl.fit.train import train
+from metapl.models.assemble import taken_apart
+from metapl.models.heads import Heads
 from metapl.recipe import aligned
 from metapl.recipe import finetuned as settings
 
 ALIGNED = "aligned"  # the rung
-START, CHECK, FINETUNED = "finetuned-start", "finetuned-check", "finetuned"
-LISTS = {CHECK: network.LIST, FINETUNED: "finetuned-list"}
+START, CHECK, ALL, FINETUNED = "finetuned-start", "finetuned-check", "finetuned-all", "finetuned"
+LISTS = {CHECK: network.LIST, ALL: "finetuned-list"}
+MOVED, MOVED_WITH_MANY = 0.5, 0.75  # how far the weights go from the network before to the finetuned one
 MANY = 50  # labels a class
 LEAST = 5  # labels a class: with fewer, labels that a model gives are often wrong
-PLANNED, SHARE = 0.65, 0.8  # of the time that is left: what is planned with, and after which it is left out
+PLANNED, SHARE = 0.75, 0.9  # of the time that is left: what is planned with, and after which it is left out
 FIRST_RUN = 0.5  # of the rung's time
 WORK = 4.0  # encodings of a picture that learning from it takes as long as, about
 COMPILING_S = 40.0  # of a run, about
@@ -75,7 +89,7 @@ def learns_unlabeled(climb: Climb) -> bool:
 
 def why_no_time(climb: Climb) -> str:
     """Why there is too little time for it; empty if there is enough, or it has begun."""
-    if rungs.finished(climb.out, FINETUNED) or climb.plan.get(f"{FINETUNED}_steps") or climb.request.steps:
+    if rungs.finished(climb.out, FINETUNED) or climb.plan.get(f"{ALL}_steps") or climb.request.steps:
         return ""
     needed_s = 2 * (LEAST_STEPS * step_s(climb) + COMPILING_S) + judging_s(climb)
     if needed_s > PLANNED * climb.left_s:
@@ -89,34 +103,66 @@ def step_s(climb: Climb) -> float:
 
 
 def judging_s(climb: Climb) -> float:
-    """How long it takes to predict the pictures that judge the network; a run also predicts the test part."""
+    """How long it takes to predict the pictures that judge the network, and those that it labels.
+
+    Both runs also predict the test part.
+    """
     some = climb.features
-    pictures = len(some.labels) + len(some.val) + 2 * len(some.test) + len(some.judged)
+    pictures = len(some.labels) + len(some.val) + 3 * len(some.test) + len(some.judged)
+    if learns_unlabeled(climb):
+        pictures += len(some.used)
     return float(pictures * climb.plan.get("view_s"))
 
 
 def train_rung(climb: Climb, ends: float) -> Predictions:
-    """Train both runs, and predict the pictures that judge the rung, so that all is done at this moment."""
+    """Train both runs, write the rung, and predict the pictures that judge it, so that all is done at this moment."""
     out, some = climb.out, climb.features
     ends -= judging_s(climb)
-    start = write_start(climb)
+    labels = write_start(climb)
     began, whole = time.monotonic(), not (out / CHECK).exists()
-    steps = train_run(climb, CHECK, START, FIRST_RUN * (ends - began), lambda: start)
+    steps = train_run(climb, CHECK, START, FIRST_RUN * (ends - began), lambda: labels)
     if whole:  # a part of a run, after a kill, would say nothing about a step
         climb.plan.decide("finetune_step_s", (time.monotonic() - began) / steps)
+    check = mean_of(climb, START, CHECK)
 
     def by_the_first_run() -> Labels | None:
-        return labels_by(climb, network.predicted(out / CHECK, some)) if learns_unlabeled(climb) else None
+        return labels_by(climb, network.of_unlabeled(check, some)) if learns_unlabeled(climb) else None
 
-    train_run(climb, FINETUNED, CHECK, ends - time.monotonic(), by_the_first_run)
-    return network.predict(out / FINETUNED, some, out / CHECK if some.folds else None)
+    train_run(climb, ALL, CHECK, ends - time.monotonic(), by_the_first_run)
+    model = mean_of(climb, head_rung(climb), ALL)
+    predictions = network.predict(model, some, check if some.folds else None)
+    write_rung(climb, model, predictions)
+    return predictions
+
+
+def mean_of(climb: Climb, start: str, end: str) -> Predictor:
+    """θ: the network between the one before and the finetuned one."""
+    m = MOVED_WITH_MANY if has_many_labels(climb.features) else MOVED
+    before, after = predictor.load(climb.out / start), predictor.load(climb.out / end)
+    mean = jax.tree.map(lambda left, right: (1 - m) * left + m * right, before.weights, after.weights)
+    return dataclasses.replace(after, weights=mean)
+
+
+def write_rung(climb: Climb, model: Predictor, predictions: Predictions) -> None:
+    """Write the run of the network that was made of two others."""
+    heads, view = model.config.model, model.config.augmentation
+    assert isinstance(heads, Heads)
+    plain = dataclasses.replace(heads, frozen_norms=False)  # it concerns training alone
+    encoder, head = taken_apart(plain, model.weights, view.mean, view.std)
+    stages, seed = model.config.stages, climb.request.seed
+    write_composed(climb.out, FINETUNED, climb.features, [head], predictions.test, stages, seed, encoder)
+
+
+def head_rung(climb: Climb) -> str:
+    """The rung of heads that the network starts from."""
+    return ALIGNED if learns_unlabeled(climb) and not has_many_labels(climb.features) else "linear"
 
 
 def train_run(climb: Climb, name: str, start: str, seconds: float, given: Callable[[], Labels | None]) -> int:
     """Train a run from the weights of another one, with labels `given` to unlabelled pictures; return its steps."""
     possible = int((seconds - COMPILING_S) / step_s(climb))
     steps = climb.plan.decide(f"{name}_steps", climb.request.steps or min(max(possible, LEAST_STEPS), MOST_STEPS))
-    network.write_list(climb.out, climb.features, LISTS[name], name == FINETUNED, given)
+    network.write_list(climb.out, climb.features, LISTS[name], name == ALL, given)
     train(climb.out / name, run_settings(climb, name, start, steps), climb.console)
     return int(steps)
 
@@ -129,7 +175,7 @@ def run_settings(climb: Climb, name: str, start: str, steps: int) -> Config:
     begun = configs.load(str(climb.out / start / "config.toml"))
     views = recipe.augmentation(size, climb.request.mirror, begun.augmentation.mean, begun.augmentation.std)
     weights = str((climb.out / start / "weights.safetensors").absolute())
-    given = learns_unlabeled(climb) and (name == FINETUNED or not has_many_labels(climb.features))
+    given = learns_unlabeled(climb) and (name == ALL or head_rung(climb) == ALIGNED)
     base = recipe.base(source, begun.model, climb.request.seed, views, weights)
     return settings.settings(base, steps, "strong" if given else "weak")
 
@@ -142,11 +188,11 @@ def write_start(climb: Climb) -> Labels | None:
     some, kept = climb.features, ~network.held_out(climb.features)
     x, y, classes = some.labeled[kept], some.labels[kept], len(some.class_names)
     given = None
-    if has_many_labels(some) or not learns_unlabeled(climb):
-        head = classical.logistic(x, y, classes, climb.plan.get("c"))
-    else:
+    if head_rung(climb) == ALIGNED:
         head = classical.aligned_training(x, y, some.unlabeled, classes, 0.0)
         given = labels_by(climb, log_probabilities([head], some.unlabeled))
+    else:
+        head = classical.logistic(x, y, classes, climb.plan.get("c"))
     write_composed(
         climb.out, START, some, [head], log_probabilities([head], some.test), LINEAR_STAGES, climb.request.seed
     )

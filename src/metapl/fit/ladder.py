@@ -20,6 +20,7 @@ from functools import partial
 import numpy as np
 
 from metapl.config import Config, Stage
+from metapl.evaluate import predictor
 from metapl.fit import classical, finetuned, head_runs, leave_out_foreign, network, select
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb, listening
@@ -217,7 +218,7 @@ def network_rungs(climb: Climb) -> None:
             if began is None:
                 continue
             network.train_rung(climb.out, name, chosen.choice, climb.request, climb.console)
-            predictions = network.predict(climb.out / name, some)
+            predictions = network.predict(predictor.load(climb.out / name), some)
             about = About(name, TITLES[name], "network", name == network.NETWORK)
             complete(climb, Rung(about, time.monotonic() - began, predictions, "; ".join(chosen.reasons)))
 

@@ -19,7 +19,7 @@ from metapl.data.sources.on_disk import OnDisk, usual_reading
 from metapl.data.sources.source import Images, InMemory, Part, PictureConfig
 from metapl.data.splits.assemble import to_array
 from metapl.data.splits.select import join, take
-from metapl.evaluate import predictor
+from metapl.evaluate.predictor import Predictor
 from metapl.fit import choose, listing, probe
 from metapl.fit.choose import DataSummary, NetworkPlan
 from metapl.fit.encoded import Encoded, Labels
@@ -125,11 +125,9 @@ def train_rung(out: Path, name: str, choice: Choice, request: Request, console: 
         train(out / NETWORK, recipe.mpl(choice, dataclasses.replace(shared, init_from=start)), console)
 
 
-def predict(run: Path, some: Encoded, without_fold: Path | None = None) -> Predictions:
-    """Let a trained network predict the pictures that judge it; `without_fold` validates one that knows all labels."""
-    model, pictures = predictor.load(run), some.prepared.pictures
-    judge = model if without_fold is None else predictor.load(without_fold)
-    held = held_out(some)
+def predict(model: Predictor, some: Encoded, judge: Predictor | None = None) -> Predictions:
+    """Let a trained network predict the pictures that judge it; `judge` validates one that knows all labels."""
+    pictures, held, judge = some.prepared.pictures, held_out(some), judge or model
     folds = np.full((len(held), len(some.class_names)), np.nan, np.float32)
     folds[held] = _logits(judge, take(pictures.images("labeled"), np.flatnonzero(held)))
     unlabeled = take(pictures.images("unlabeled"), some.judged_pictures)
@@ -140,12 +138,12 @@ def predict(run: Path, some: Encoded, without_fold: Path | None = None) -> Predi
     )
 
 
-def predicted(run: Path, some: Encoded) -> Logits:
-    """Log-probabilities of the unlabelled pictures that are used, by a trained network."""
-    return _logits(predictor.load(run), take(some.prepared.pictures.images("unlabeled"), some.used))
+def of_unlabeled(model: Predictor, some: Encoded) -> Logits:
+    """Log-probabilities of the unlabelled pictures that are used."""
+    return _logits(model, take(some.prepared.pictures.images("unlabeled"), some.used))
 
 
-def _logits(model: predictor.Predictor, images: Images) -> Logits:
+def _logits(model: Predictor, images: Images) -> Logits:
     assert isinstance(model.config.data, PictureConfig)
     size = model.config.data.size
     examples = to_array(images, size) if isinstance(images, InMemory) else OnDisk(images, size, usual_reading())

@@ -65,6 +65,15 @@ def assemble(encoder: Encoder, heads: Sequence[Head]) -> Assembled:
     return Assembled(model, Weights(params, encoder.weights.stats))
 
 
+def taken_apart(
+    model: Heads, weights: Weights, mean: tuple[float, ...], std: tuple[float, ...]
+) -> tuple[Encoder, Head]:
+    """Undo `assemble` for a network with one linear head."""
+    params = dict(weights.params)
+    head = Head(LINEAR, Weights({"Dense_0": params.pop("group0_0")}, {}))
+    return Encoder(model, Weights(params, weights.stats), mean, std), head
+
+
 def _joined(leaves: Sequence[Any], one_wide: bool) -> Any:
     """The first layers of a group are one wide layer, since all see the same features; later ones are stacked."""
     return jnp.concatenate(leaves, axis=-1) if one_wide else jnp.stack(leaves)
