@@ -19,10 +19,10 @@ from metapl.optim import Optimizer
 
 RATE, DECAY, FROZEN = 5e-4, 0.8, 3
 View = Literal["weak", "strong"]
-BATCH = 32  # pictures; a fit with EfficientNet-Lite0 at 128 pixels then needs about 4 GB
+BATCH, SMALL_BATCH = 32, 16  # pictures; the small one if there is no extension that saves time and memory
 
 
-def settings(base: Config, steps: int, view: View = "weak") -> Config:
+def settings(base: Config, steps: int, view: View = "weak", batch: int = BATCH) -> Config:
     """The settings of a run; `base` has the pictures, their views, a network of heads and the weights to start from."""
     assert isinstance(base.model, Heads)
     optimizer = Optimizer(
@@ -38,7 +38,7 @@ def settings(base: Config, steps: int, view: View = "weak") -> Config:
     return dataclasses.replace(
         base,
         model=dataclasses.replace(base.model, frozen_norms=True),
-        stages=(Stage(Supervised(optimizer, view=view), steps, BATCH),),
+        stages=(Stage(Supervised(optimizer, view=view), steps, batch),),
         log_every_steps=max(1, steps // 50),
         checkpoint=Checkpoint(every_minutes=2.0),
     )
