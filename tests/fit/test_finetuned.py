@@ -203,10 +203,10 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
     )
 
 
-@pytest.mark.parametrize(("quick", "minutes", "enough_s"), [(True, 7, 540.0), (False, 8, 670.0)])
+@pytest.mark.parametrize(("quick", "minutes", "enough_s"), [(True, 5, 370.0), (False, 6, 450.0)])
 def test_it_is_left_out_if_the_time_is_too_short(quick, minutes, enough_s, monkeypatch):
     monkeypatch.setattr(finetuned, "has_quick_convolutions", lambda: quick)
-    said = finetuned.why_no_time(on_the_way(100, 500.0))
+    said = finetuned.why_no_time(on_the_way(100, 300.0))
     assert said == f"finetuning the pretrained network would have taken at least {minutes} min"
     assert not finetuned.why_no_time(on_the_way(100, enough_s))
 

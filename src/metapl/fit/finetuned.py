@@ -67,7 +67,7 @@ FIRST_RUN = 0.5  # of the rung's time
 # EfficientNet-Lite2 at 192 pixels, a fit needs 4 GB for batches of 32 with it, and 13 GB without.
 WORK, WORK_OF_XLA = 5.0, 13.0
 COMPILING_S = 40.0  # of a run, about
-LEAST_STEPS, MOST_STEPS = 100, 3000  # of a run
+LEAST_STEPS, MOST_STEPS = 60, 3000  # of a run
 
 
 def is_promising(climb: Climb) -> bool:
