@@ -7,7 +7,7 @@ long. So a fit measures how long the fastest candidate takes for a picture on th
 
 and takes the first candidate with which
 
-    s · [labelled and held-out pictures]              ≤ FIRST_S, and the same share of a small budget
+    s · [labelled and held-out pictures]              ≤ FIRST_S, and SHARE_FOR_FIRST of the budget
     s · [unlabelled pictures, at most ENOUGH]         ≤ the share of the budget that is for encoding them
 
 Better features of fewer unlabelled pictures are worth more than worse features of all.
