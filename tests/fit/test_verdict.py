@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from metapl.evaluate.statistics import compared
-from metapl.fit import label_next, select, verdict
+from metapl.fit import label_next, report, select, verdict
 from metapl.fit.foreign_share import Foreign
 from metapl.fit.rung import About, Predictions, Rung
 from metapl.fit.scores import PictureFacts
@@ -84,6 +84,15 @@ def test_the_finetuned_network_is_the_usual_choice_and_says_nothing_about_unlabe
     result = judged([LINEAR, aligned, network])
     assert (result["recommended"], result["unlabeled"]) == ("finetuned", "helped")
     assert result["difference"] == judged([LINEAR, aligned])["difference"]
+    assert result["compared"] == [aligned.about.title, LINEAR.about.title]
+
+
+@pytest.mark.parametrize("uses_unlabeled", [True, False])
+def test_the_sentence_about_unlabelled_pictures_names_the_rungs_that_it_compares(uses_unlabeled):
+    network = rung("finetuned", 41, uses_unlabeled, predicted=100)
+    said = report.outcome(judged([LINEAR, rung("aligned", 40), network]))
+    assert said.startswith("The unlabelled pictures helped: aligned over linear +")
+    assert ("How much they helped finetuned is unknown" in said) == uses_unlabeled
 
 
 def judged(rungs):

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from metapl.fit.clock import in_words
 from metapl.fit.rung import TITLES
+from metapl.fit.verdict import ALONE
 from metapl.predict.text import cell, path_cell
 from metapl.system import escape
 
@@ -38,12 +39,18 @@ def against_linear(verdict: Mapping[str, Any]) -> str:
 
 
 def outcome(verdict: Mapping[str, Any]) -> str:
-    """Whether the unlabelled pictures helped, in one sentence."""
+    """Whether the unlabelled pictures helped, and how that was measured."""
     if (d := verdict["difference"]) is None:
         return "No rung has learnt from unlabelled pictures."
     words = {"helped": "helped", "hurt": "HURT", "neutral": "made no measurable difference"}
+    pair = " over ".join(verdict.get("compared", ()))
     counts = f"only with them right: {d['better']}, only without them right: {d['worse']}; McNemar's test: "
-    return f"The unlabelled pictures {words[verdict['unlabeled']]}: {points(d)} ({counts}p = {d['p']:.2g})."
+    measured = f"{pair and pair + ' '}{points(d)} ({counts}p = {d['p']:.2g})"
+    said = f"The unlabelled pictures {words[verdict['unlabeled']]}: {measured}."
+    alone = next((row for row in verdict["ladder"] if row["name"] in ALONE and row["uses_unlabeled"]), None)
+    if alone is None:
+        return said
+    return f"{said} How much they helped {alone['title']} is unknown: it was not trained without them."
 
 
 def points(difference: Mapping[str, Any]) -> str:

@@ -43,9 +43,8 @@ def verdict(rungs: Sequence[Rung], pictures: PictureFacts, around: Surroundings)
     paired = [rung for rung in rungs if rung.about.name not in ALONE]
     with_them = [rung for rung in paired if rung.about.uses_unlabeled]
     without = [rung for rung in paired if not rung.about.uses_unlabeled]
-    difference = None
-    if with_them:
-        difference = compare(select.best(with_them, labels), select.best(without, labels), pictures)
+    pair = [select.best(some, labels) for some in (with_them, without)] if with_them else []
+    difference = compare(pair[0], pair[1], pictures) if pair else None
     outcome, strange = judge(difference), strangeness(rungs[0], around) if with_them else None
     best, why = recommend(rungs, labels, strange, outcome)
     t = temperature_of(best, labels)
@@ -58,6 +57,7 @@ def verdict(rungs: Sequence[Rung], pictures: PictureFacts, around: Surroundings)
         "over_linear": as_json(compare(best, rungs[0], pictures)) if best is not rungs[0] else None,
         "unlabeled": outcome,
         "difference": as_json(difference),
+        "compared": [rung.about.title for rung in pair],
         "other_classes": strange and strange.as_json(),
         "ladder": [row(rung, rungs[0], labels, pictures) for rung in rungs],
         "worst_classes": scores.worst_classes(best.predictions.test, pictures),
