@@ -93,6 +93,15 @@ def test_a_product_is_the_convolution(name):
     assert quick_way(geometry, FLOAT32) is not None
 
 
+@pytest.mark.parametrize("channels", [(4, 12), (24, 8)])
+def test_a_1x1_kernel_that_widens_or_narrows_is_a_product(channels):
+    inputs = arrays(6, 5, 1, channels=channels)
+    assert_same_function(lambda x, w: convolve(x, w, (1, 1), "SAME"), by_lax((1, 1), "SAME"), inputs, 1e-5)
+    with portable():
+        program = jax.jit(lambda x, w: convolve(x, w, (1, 1), "SAME")).lower(*inputs[:2]).as_text()
+    assert "stablehlo.convolution" not in program
+
+
 def test_a_product_in_double_precision(float64):
     inputs = arrays(2, 2, 3, jnp.dtype("float64"))
     strides, padding = (1, 1), ((1, 1), (1, 1))

@@ -5,7 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from metapl.models.convolution import geometry_of
 from metapl.models.depthwise import DepthwiseConv, _explicit, convolution, shifted_products
+from metapl.models.shifted_products import depthwise
+from tests.models.test_convolution import assert_same_function
 
 CASES = [
     (8, 9, 3, 1, "SAME"),
@@ -33,6 +36,16 @@ def test_shifted_products_are_the_grouped_convolution(height, width, size, strid
     np.testing.assert_allclose(dy, other_dy, rtol=1e-4, atol=1e-4)
     back, other_back = (jax.vjp(way, x, w)[1](dy) for way in ways)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), back, other_back)
+
+
+@pytest.mark.parametrize(("height", "width", "size", "stride", "padding"), CASES)
+def test_the_primitive_has_all_derivatives_of_the_grouped_convolution(height, width, size, stride, padding, float64):
+    inputs = [array.astype(jnp.float64) for array in arrays(height, width, size)]
+    pads = _explicit(padding, (height, width), size, stride)
+    geometry = geometry_of(*inputs[:2], (stride, stride), pads, 3)
+    assert_same_function(
+        lambda x, w: depthwise(x, w, geometry), lambda x, w: convolution(x, w, stride, pads), inputs, 1e-13
+    )
 
 
 def test_the_layer_takes_the_quick_way_on_a_cpu_and_the_usual_one_elsewhere():

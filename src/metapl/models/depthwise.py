@@ -2,9 +2,9 @@
 
     y[n, i, j, c] = Σ_{a, b} x[n, s·i + a, s·j + b, c] · w[a, b, c]
 
-XLA's grouped convolution has no fast path there. As a sum of k · k products of shifted pictures, which the compiler
-makes into one loop, 16 pictures of 32×32×32 and a 3×3 kernel take 1.0 ms forward, 1.8 ms for the gradient of x and
-9 ms for that of w instead of 65, 58 and 16 (2 cores); with stride 2 and 96 channels 1.4, 1.8, 7 instead of 92, 309, 42.
+XLA's grouped convolution has no fast path there: 16 pictures of 32×32×32 and a 3×3 kernel take 65 ms forward, 58 ms for
+the gradient of x and 16 ms for that of w (2 cores). The extension (onednn.py) has one. Without it, products of shifted
+pictures (shifted_products.py) take its place, also for several devices and for other types than float32.
 """
 
 import jax.numpy as jnp
@@ -12,11 +12,10 @@ from flax import linen as nn
 from jax import lax
 
 from metapl.models.convolution import geometry_of, quick_way
+from metapl.models.shifted_products import Padding, shifted_products
 from metapl.system import runtime
 from metapl.system.sharding import activations, gathered, too_narrow
 from metapl.types import Array
-
-Padding = tuple[tuple[int, int], tuple[int, int]]
 
 
 class DepthwiseConv(nn.Module):
@@ -42,7 +41,8 @@ class DepthwiseConv(nn.Module):
             return shifted_products(x, kernel, self.stride, padding)
 
         given = x.astype(self.dtype), gathered(kernel.astype(self.dtype))
-        quick = quick_way(geometry_of(*given, (self.stride, self.stride), padding, x.shape[-1]), self.dtype) or summed
+        geometry = geometry_of(*given, (self.stride, self.stride), padding, x.shape[-1])
+        quick = quick_way(geometry, self.dtype) or summed
         # Of a width that is too narrow to be shared, the partitioner of jax 0.10.2 sums the kernel's gradient over the
         # devices that have all of it, which makes it several times too large.
         y = summed(*given) if too_narrow(x, self.stride) else runtime.on_cpus(quick, grouped, *given)
@@ -57,18 +57,6 @@ def convolution(x: Array, kernel: Array, stride: int, padding: Padding) -> Array
     return lax.conv_general_dilated(
         x, kernel, (stride, stride), padding, dimension_numbers=numbers, feature_group_count=x.shape[-1]
     )
-
-
-def shifted_products(x: Array, kernel: Array, stride: int, padding: Padding) -> Array:
-    """Compute it as a sum over the kernel's places, in float32 whatever type x has."""
-    padded = jnp.pad(x, ((0, 0), *padding, (0, 0))).astype(jnp.float32)
-    rows, columns = ((side - len(kernel)) // stride + 1 for side in padded.shape[1:3])
-    total = jnp.zeros((x.shape[0], rows, columns, x.shape[-1]), jnp.float32)
-    for a in range(len(kernel)):
-        for b in range(len(kernel)):
-            end = a + (rows - 1) * stride + 1, b + (columns - 1) * stride + 1
-            total += padded[:, a : end[0] : stride, b : end[1] : stride] * kernel[a, b, 0].astype(jnp.float32)
-    return total.astype(x.dtype)
 
 
 def _explicit(padding: str | int, sides: tuple[int, ...], size: int, stride: int) -> Padding:
