@@ -203,18 +203,24 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
     )
 
 
-@pytest.mark.parametrize(("quick", "minutes", "enough_s"), [(True, 5, 370.0), (False, 6, 450.0)])
-def test_it_is_left_out_if_the_time_is_too_short(quick, minutes, enough_s, monkeypatch):
-    monkeypatch.setattr(finetuned, "has_quick_convolutions", lambda: quick)
-    said = finetuned.why_no_time(on_the_way(100, 300.0))
-    assert said == f"finetuning the pretrained network would have taken at least {minutes} min"
-    assert not finetuned.why_no_time(on_the_way(100, enough_s))
+def test_it_is_left_out_if_the_time_is_too_short():
+    said = finetuned.why_no_time(on_the_way(100, 220.0))
+    assert said == "finetuning the pretrained network would have taken at least 3 min"
+    assert not finetuned.why_no_time(on_the_way(100, 240.0))
 
 
-@pytest.mark.parametrize(("quick", "expected"), [(True, 32), (False, 16)])
-def test_batches_are_smaller_where_convolutions_need_much_memory(quick, expected, monkeypatch):
-    monkeypatch.setattr(finetuned, "has_quick_convolutions", lambda: quick)
-    assert finetuned.batch() == expected
+@pytest.mark.parametrize(("left_s", "steps", "expected"), [(280.0, None, 32), (260.0, None, 16), (1.0, 12, 32)])
+def test_batches_are_small_if_there_is_little_time_and_nobody_asked_for_steps(left_s, steps, expected):
+    climb = on_the_way(100, left_s)
+    climb.plan.decide, climb.request = lambda _, value: value, Request(steps=steps)
+    assert finetuned.choose_batch(climb, left_s) == expected
+
+
+def test_the_time_of_a_step_is_without_compiling():
+    assert finetuned.measured_step_s(240.0, 100) == 2.0
+    assert finetuned.measured_step_s(30.0, 10) == 1.5
+    assert finetuned.affordable(240.0, 2.0) == 100
+    assert finetuned.affordable(-5.0, 2.0) == finetuned.LEAST_STEPS
 
 
 @pytest.mark.parametrize(

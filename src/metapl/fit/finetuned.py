@@ -48,12 +48,10 @@ from metapl.fit.heads import kept as kept_heads
 from metapl.fit.heads import log_probabilities
 from metapl.fit.rung import Logits, Predictions
 from metapl.fit.train import train
-from metapl.models import onednn
 from metapl.models.assemble import taken_apart
 from metapl.models.heads import Heads
 from metapl.recipe import aligned
 from metapl.recipe import finetuned as settings
-from metapl.system import runtime
 
 ALIGNED = "aligned"  # the rung
 START, CHECK, ALL, FINETUNED = "finetuned-start", "finetuned-check", "finetuned-all", "finetuned"
@@ -63,10 +61,9 @@ MANY = 50  # labels a class
 LEAST = 5  # labels a class: with fewer, labels that a model gives are often wrong
 PLANNED, SHARE = 0.75, 0.9  # of the time that is left: what is planned with, and after which it is left out
 FIRST_RUN = 0.5  # of the rung's time
-# Encodings of a picture that learning from it takes as long as, about: with and without `extensions/onednn`. With
-# EfficientNet-Lite2 at 192 pixels, a fit needs 4 GB for batches of 32 with it, and 13 GB without.
-WORK, WORK_OF_XLA = 5.0, 13.0
+WORK = 5.0  # encodings of a picture that learning from it takes as long as, about
 COMPILING_S = 40.0  # of a run, about
+TESTED = 100  # pictures at most that test a run; the rung is tested on all
 LEAST_STEPS, MOST_STEPS = 60, 3000  # of a run
 
 
@@ -95,35 +92,33 @@ def why_no_time(climb: Climb) -> str:
     """Why there is too little time for it; empty if there is enough, or it has begun."""
     if rungs.finished(climb.out, FINETUNED) or climb.plan.get(f"{ALL}_steps") or climb.request.steps:
         return ""
-    needed_s = 2 * (LEAST_STEPS * step_s(climb) + COMPILING_S) + judging_s(climb)
+    needed_s = least_s(climb, settings.SMALL_BATCH)
     if needed_s > PLANNED * climb.left_s:
         return f"finetuning the pretrained network would have taken at least {in_words(needed_s)}"
     return ""
 
 
-def step_s(climb: Climb) -> float:
-    """How long a step takes: what was measured, or an estimate from the time of encoding."""
-    work = WORK if has_quick_convolutions() else WORK_OF_XLA
-    return float(climb.plan.get("finetune_step_s") or work * batch() * climb.plan.get("view_s"))
+def least_s(climb: Climb, batch: int) -> float:
+    """How long the rung takes at least, with batches of this size."""
+    return 2 * (LEAST_STEPS * usual_step_s(climb, batch) + COMPILING_S) + judging_s(climb)
 
 
-def batch() -> int:
-    """How many pictures are in a batch."""
-    return settings.BATCH if has_quick_convolutions() else settings.SMALL_BATCH
+def usual_step_s(climb: Climb, batch: int) -> float:
+    """How long a step takes, estimated from the time of encoding."""
+    return WORK * batch * float(climb.plan.get("view_s"))
 
 
-def has_quick_convolutions() -> bool:
-    """Whether convolutions need neither much memory nor much time."""
-    return onednn.available() or not runtime.is_cpu()
+def choose_batch(climb: Climb, left_s: float) -> int:
+    """How many pictures are in a batch: fewer if there is no time for enough steps with the usual number."""
+    in_time = bool(climb.request.steps) or least_s(climb, settings.BATCH) <= left_s
+    return int(climb.plan.decide("finetune_batch", settings.BATCH if in_time else settings.SMALL_BATCH))
 
 
 def judging_s(climb: Climb) -> float:
-    """How long it takes to predict the pictures that judge the network, and those that it labels.
-
-    Both runs also predict the test part.
-    """
+    """How long it takes to predict the pictures that judge the network, and those that it labels."""
     some = climb.features
-    pictures = len(some.labels) + len(some.val) + 3 * len(some.test) + len(some.judged)
+    pictures = len(some.labels) + len(some.val) + len(some.test) + len(some.judged)
+    pictures += 2 * min(len(some.test), TESTED)  # by the two runs
     if learns_unlabeled(climb):
         pictures += len(some.used)
     return float(pictures * climb.plan.get("view_s"))
@@ -132,22 +127,34 @@ def judging_s(climb: Climb) -> float:
 def train_rung(climb: Climb, ends: float) -> Predictions:
     """Train both runs, write the rung, and predict the pictures that judge it, so that all is done at this moment."""
     out, some = climb.out, climb.features
+    step_s = usual_step_s(climb, choose_batch(climb, ends - time.monotonic()))
     ends -= judging_s(climb)
     labels = write_start(climb)
     began, whole = time.monotonic(), not (out / CHECK).exists()
-    steps = train_run(climb, CHECK, START, FIRST_RUN * (ends - began), lambda: labels)
+    steps = train_run(climb, CHECK, START, affordable(FIRST_RUN * (ends - began), step_s), lambda: labels)
     if whole:  # a part of a run, after a kill, would say nothing about a step
-        climb.plan.decide("finetune_step_s", (time.monotonic() - began) / steps)
+        climb.plan.decide("finetune_step_s", measured_step_s(time.monotonic() - began, steps))
     check = mean_of(climb, START, CHECK)
 
     def by_the_first_run() -> Labels | None:
         return labels_by(climb, network.of_unlabeled(check, some)) if learns_unlabeled(climb) else None
 
-    train_run(climb, ALL, CHECK, ends - time.monotonic(), by_the_first_run)
+    step_s = climb.plan.get("finetune_step_s") or step_s
+    train_run(climb, ALL, CHECK, affordable(ends - time.monotonic(), step_s), by_the_first_run)
     model = mean_of(climb, head_rung(climb), ALL)
     predictions = network.predict(model, some, check if some.folds else None)
     write_rung(climb, model, predictions)
     return predictions
+
+
+def affordable(seconds: float, step_s: float) -> int:
+    """How many steps a run has in this time."""
+    return min(max(int((seconds - COMPILING_S) / step_s), LEAST_STEPS), MOST_STEPS)
+
+
+def measured_step_s(seconds: float, steps: int) -> float:
+    """How long a step of a finished run took; if it was a short one, compiling may have taken less than expected."""
+    return max(seconds - COMPILING_S, seconds / 2) / steps
 
 
 def mean_of(climb: Climb, start: str, end: str) -> Predictor:
@@ -173,11 +180,10 @@ def head_rung(climb: Climb) -> str:
     return ALIGNED if learns_unlabeled(climb) and not has_many_labels(climb.features) else "linear"
 
 
-def train_run(climb: Climb, name: str, start: str, seconds: float, given: Callable[[], Labels | None]) -> int:
+def train_run(climb: Climb, name: str, start: str, affordable: int, given: Callable[[], Labels | None]) -> int:
     """Train a run from the weights of another one, with labels `given` to unlabelled pictures; return its steps."""
-    possible = int((seconds - COMPILING_S) / step_s(climb))
-    steps = climb.plan.decide(f"{name}_steps", climb.request.steps or min(max(possible, LEAST_STEPS), MOST_STEPS))
-    network.write_list(climb.out, climb.features, LISTS[name], name == ALL, given)
+    steps = climb.plan.decide(f"{name}_steps", climb.request.steps or affordable)
+    network.write_list(climb.out, climb.features, LISTS[name], name == ALL, given, TESTED)
     train(climb.out / name, run_settings(climb, name, start, steps), climb.console)
     return int(steps)
 
@@ -192,7 +198,7 @@ def run_settings(climb: Climb, name: str, start: str, steps: int) -> Config:
     weights = str((climb.out / start / "weights.safetensors").absolute())
     given = learns_unlabeled(climb) and (name == ALL or head_rung(climb) == ALIGNED)
     base = recipe.base(source, begun.model, climb.request.seed, views, weights)
-    return settings.settings(base, steps, "strong" if given else "weak", climb.plan.decide("finetune_batch", batch()))
+    return settings.settings(base, steps, "strong" if given else "weak", climb.plan.get("finetune_batch"))
 
 
 def write_start(climb: Climb) -> Labels | None:

@@ -43,10 +43,12 @@ def write_list(
     name: str = LIST,
     all_labels: bool = False,
     given: Callable[[], Labels | None] = lambda: None,
+    tested: int | None = None,
 ) -> Path:
     """Write the list in which the first fold is in the val part, unless `all_labels` are learnt; return its folder.
 
-    The labels that `given` gives to the unlabelled pictures, if it gives any, are learnt, too.
+    The labels that `given` gives to the unlabelled pictures, if it gives any, are learnt, too. At most `tested`
+    pictures of the test part, evenly chosen, test the run itself; none: all.
     """
     folder, parts = out / name, some.prepared.pictures.roles
     if listing.settings(folder, 0) is None:
@@ -60,6 +62,7 @@ def write_list(
             "labeled": learnt,
             "unlabeled": unlabeled,
             "val": _joined(of_fold, val) if len(val.images) else of_fold,
+            "test": _rows(parts["test"], evenly(len(parts["test"].labels), tested)),
         }
         listing.write(Listing(roles, some.class_names, "test part", (), 0), folder)
     return folder
@@ -67,6 +70,11 @@ def write_list(
 
 def _joined(left: Part, right: Part) -> Part:
     return Part(join([left.images, right.images]), np.concatenate([left.labels, right.labels]))
+
+
+def evenly(count: int, most: int | None) -> NDArray[np.int64]:
+    """At most so many of `count` rows, with equal distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most or count)).astype(np.int64))
 
 
 def held_out(some: Encoded) -> NDArray[np.bool_]:

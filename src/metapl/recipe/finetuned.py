@@ -19,7 +19,7 @@ from metapl.optim import Optimizer
 
 RATE, DECAY, FROZEN = 5e-4, 0.8, 3
 View = Literal["weak", "strong"]
-BATCH, SMALL_BATCH = 32, 16  # pictures; the small one if there is no extension that saves time and memory
+BATCH, SMALL_BATCH = 32, 16  # pictures; the small one if there is little time
 
 
 def settings(base: Config, steps: int, view: View = "weak", batch: int = BATCH) -> Config:
