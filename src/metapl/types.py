@@ -192,6 +192,7 @@ class Network(NamedTuple):
     with_dropout: Callable[[float], "Network"]
     loops: bool = True  # are its steps as fast in a loop on the device as one by one? (See ModelConfig.)
     features: Apply = no_features
+    scaled_to: int = 0  # shorter side in pixels that it scales pictures to itself; 0: it sees them as they come
 
 
 class Labeler(NamedTuple):

@@ -53,13 +53,14 @@ def test_examples_are_answered_in_the_order_they_were_asked(monkeypatch, limit):
 
 
 def test_memory_is_bounded_by_pixels():
-    def size(side: int, count: int = 100_000, seeds: int = 1, view: int = 0) -> int:
-        pictures = np.broadcast_to(np.uint8(0), (count, side, side, 3))
-        return held_out.batch_size([[pictures]], Augmentation(size=view), seeds)
+    def size(side: int, count: int = 100_000, seeds: int = 1, view: int = 0, scaled_to: int = 0) -> int:
+        pictures, network = np.broadcast_to(np.uint8(0), (count, side, side, 3)), echo().network
+        return held_out.batch_size([[pictures]], Augmentation(size=view), network._replace(scaled_to=scaled_to), seeds)
 
     assert size(32) * 32**2 <= EVALUATION.pixels
     assert size(224) == 41
-    assert size(64, view=224) == 41  # what the network sees is what fills the memory
+    assert size(64, view=224) == size(32, scaled_to=224) == 41  # what the network sees is what fills the memory
+    assert size(64, scaled_to=32) == size(64)
     assert size(32, seeds=10) * 10 * 32**2 <= EVALUATION.pixels
     assert size(4000) == 1
     assert size(8, count=360) == 360
@@ -68,7 +69,7 @@ def test_memory_is_bounded_by_pixels():
 
 def test_points_are_not_pixels():
     points = np.zeros((2000, 2), np.float32)
-    assert held_out.batch_size([[points] * 100], Augmentation(), 100) == 2000
+    assert held_out.batch_size([[points] * 100], Augmentation(), echo().network, 100) == 2000
 
 
 def test_validation_and_test_go_to_their_own_labels():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from metapl import models
 from metapl.augment.views import Augmentation
 from metapl.data.sources.on_disk import OnDisk, Reading
 from metapl.data.sources.source import Files
@@ -17,6 +18,9 @@ from metapl.inference.batches import (
     most_at_once,
     sizes,
 )
+from metapl.models.heads import Heads
+from metapl.models.wide_resnet import WideResNet
+from metapl.types import Network
 
 RULES = (EVALUATION, STORED_PREDICTIONS, PREDICTION, ESTIMATOR)
 
@@ -49,13 +53,19 @@ def test_few_sizes_are_compiled():
 
 def test_the_limits_are_examples_and_pixels_of_what_the_network_sees():
     plain, enlarged = Augmentation(), Augmentation(size=224)
-    assert most_at_once(EVALUATION, (32, 32, 3), plain) == 2048
-    assert most_at_once(EVALUATION, (32, 32, 3), plain, seeds=4) == 512
-    assert most_at_once(STORED_PREDICTIONS, (32, 32, 3), plain) == 2000
-    assert most_at_once(PREDICTION, (224, 224, 3), plain) == most_at_once(PREDICTION, (32, 32, 3), enlarged) == 20
-    assert most_at_once(PREDICTION, (4000, 4000, 3), plain) == 1
-    assert {most_at_once(rule, (64,), plain, seeds=100) for rule in RULES} == {2048, 2000, 256, 128}
-    assert most_at_once(ESTIMATOR, (512, 512, 3), plain) == 128
+    network = models.build(WideResNet(depth=10, width=1), classes=2)
+    heads = models.build(Heads(WideResNet(depth=10, width=1), size=224), classes=2)
+
+    def most(rule: BatchRule, side: int, views: Augmentation = plain, network: Network = network, seeds: int = 1):
+        return most_at_once(rule, (side, side, 3), views, network, seeds)
+
+    assert most(EVALUATION, 32) == 2048
+    assert most(EVALUATION, 32, seeds=4) == 512
+    assert most(STORED_PREDICTIONS, 32) == 2000
+    assert most(PREDICTION, 224) == most(PREDICTION, 32, enlarged) == most(PREDICTION, 32, network=heads) == 20
+    assert most(PREDICTION, 4000) == 1
+    assert {most_at_once(rule, (64,), plain, network, seeds=100) for rule in RULES} == {2048, 2000, 256, 128}
+    assert most(ESTIMATOR, 512) == 128
 
 
 def test_each_seed_has_its_own_examples():

@@ -14,6 +14,7 @@ from metapl.evaluate.measures import Scores, confusion, score
 from metapl.inference.batches import EVALUATION, even_size, most_at_once
 from metapl.inference.forward import Forward, of_seeds
 from metapl.train.loop import Trained
+from metapl.types import Network
 
 
 class Examined(NamedTuple):
@@ -47,7 +48,7 @@ def held_out(datasets: Sequence[Dataset]) -> list[list[Examples]]:
 
 def examined_at_once(trained: Trained, augmentation: Augmentation, datasets: Sequence[Dataset]) -> int:
     """How many examples of each seed are in a batch of an evaluation."""
-    return batch_size(held_out(datasets), augmentation, _seeds(trained), trained.layout.devices)
+    return batch_size(held_out(datasets), augmentation, trained.network, _seeds(trained), trained.layout.devices)
 
 
 def accuracies(trained: Trained, augmentation: Augmentation, datasets: Sequence[Dataset]) -> NDArray[np.float64]:
@@ -62,13 +63,15 @@ def logits(
 
     All batches have the same size, the last one is filled up: they need one compilation.
     """
-    size = size or batch_size([examples], augmentation, _seeds(trained), trained.layout.devices)
+    size = size or batch_size([examples], augmentation, trained.network, _seeds(trained), trained.layout.devices)
     return of_seeds(Forward(trained.network, augmentation, layout=trained.layout), trained.weights, examples, size)
 
 
-def batch_size(parts: Sequence[Sequence[Examples]], augmentation: Augmentation, seeds: int, devices: int = 1) -> int:
+def batch_size(
+    parts: Sequence[Sequence[Examples]], augmentation: Augmentation, network: Network, seeds: int, devices: int = 1
+) -> int:
     """How many examples of each seed are in a batch, for all these parts of the data."""
-    most = most_at_once(EVALUATION, parts[0][0].shape[1:], augmentation, seeds)
+    most = most_at_once(EVALUATION, parts[0][0].shape[1:], augmentation, network, seeds)
     return even_size(max(len(part[0]) for part in parts), most, devices)
 
 

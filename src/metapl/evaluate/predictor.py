@@ -94,7 +94,7 @@ class Predictor:
 
     def batch_size(self) -> int:
         """How many examples are in a batch, if there are many."""
-        return most_at_once(PREDICTION, self.example.shape, self.config.augmentation)
+        return most_at_once(PREDICTION, self.example.shape, self.config.augmentation, self.network)
 
     def _check(self, examples: NDArray[np.generic]) -> None:
         if examples.shape[1:] != self.example.shape or examples.dtype != self.example.dtype:

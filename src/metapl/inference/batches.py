@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from metapl.augment.views import Augmentation
 from metapl.data.loading.files_loader import in_turn
 from metapl.data.sources.on_disk import Examples, OnDisk
+from metapl.types import Network
 
 Rows = NDArray[np.generic]
 
@@ -45,9 +46,15 @@ PREDICTION = BatchRule(256, 2**20, "few")
 ESTIMATOR = BatchRule(128, None, "filled")
 
 
-def most_at_once(rule: BatchRule, shape: Sequence[int], augmentation: Augmentation, seeds: int = 1) -> int:
+def most_at_once(
+    rule: BatchRule, shape: Sequence[int], augmentation: Augmentation, network: Network, seeds: int = 1
+) -> int:
     """How many examples of this shape, (height, width, channels) or (features,), may be in a batch."""
-    pixels = max(math.prod(shape[:2]), augmentation.size**2) if len(shape) == 3 else 1
+    pixels = 1
+    if len(shape) == 3:
+        height, width = max(tuple(shape[:2]), (augmentation.size, augmentation.size), key=math.prod)
+        enlarged = max(1.0, network.scaled_to / min(height, width))
+        pixels = math.ceil(height * width * enlarged**2)
     limit = rule.examples if rule.pixels is None else min(rule.examples, rule.pixels // (pixels * seeds))
     return max(1, limit)
 

@@ -49,7 +49,7 @@ class Forward:
 
 def of_network(forward: Forward, weights: Weights, examples: NDArray[np.generic], rule: BatchRule) -> Floats:
     """Compute the output of one network for all examples: [N, C]."""
-    most = most_at_once(rule, examples.shape[1:], forward.augmentation)
+    most = most_at_once(rule, examples.shape[1:], forward.augmentation, forward.network)
     if not len(examples):
         return np.zeros((0, width(forward, weights, examples)), np.float32)
 

@@ -70,7 +70,8 @@ def build(config: ModelConfig, classes: int) -> Network:
         return build(changed, classes)
 
     named, named_features = (jax.named_call(function, name=config.name) for function in (apply, features))
-    return Network(init, named, with_dropout, loops=not config.convolutions, features=named_features)
+    scaled_to = config.size if isinstance(config, heads.Heads) else 0
+    return Network(init, named, with_dropout, not config.convolutions, named_features, scaled_to)
 
 
 def given_to_the_last_dense_layer(apply: Callable[[], tuple[Array, PyTree]]) -> tuple[Array, PyTree]:

@@ -108,7 +108,7 @@ def precompute(
     first = processes.leader_decides(lambda: file.progress().rows)
     count(first)
     if not complete:
-        most = most_at_once(STORED_PREDICTIONS, examples.shape[1:], teacher.augmentation)
+        most = most_at_once(STORED_PREDICTIONS, examples.shape[1:], teacher.augmentation, forward.network)
         first -= first % most  # rows after it, left by a version with another batch size, are computed again
         batch_sizes = sizes(STORED_PREDICTIONS, len(examples), most)
         for rows in of_seed(forward, teacher.weights, index, examples, batch_sizes, first):
