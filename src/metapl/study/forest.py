@@ -12,7 +12,7 @@ from metapl.study.compare import ALL_CASES, Comparison
 from metapl.study.settings import Study
 
 COLOURS = {"confirmatory": "#1b6ca8", "exploratory": "#8a8a8a"}
-COLLAPSE = 10.0  # points: a larger difference would flatten all others, so it is written at the edge instead
+COLLAPSE = 15.0  # points: a larger difference would flatten all others, so it is written at the edge instead
 LETTERS = 54  # of a name, on one line
 INCHES = 0.36  # of a line
 
