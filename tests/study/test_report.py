@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 from matplotlib import rcParams
+from matplotlib.figure import Figure
 
 from metapl.study import figure, forest, report
 from metapl.study.compare import comparisons
@@ -115,3 +116,14 @@ def test_curves_are_means_over_the_seeds_in_the_first_stage(study, tmp_path):
     shown = dataclasses.replace(study, figure=settings)
     ((key, (steps, means)),) = figure.read_curves(shown, lambda case, arm: tmp_path).items()
     assert (key, steps.tolist(), means.tolist()) == (("x", 0), [50, 100], [0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("xs", "scale"), [([1.0, 4.0, 400.0], "log"), ([10.0, 100.0], "linear"), ([0.0, 50.0], "linear")]
+)
+def test_cases_that_reach_far_have_equal_distances_for_equal_ratios(xs, scale):
+    axes = Figure().add_subplot()
+    figure._place_cases(axes, xs)
+    assert axes.get_xscale() == scale
+    if scale == "log":
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "4", "400"]

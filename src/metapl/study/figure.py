@@ -19,6 +19,7 @@ from metapl.study.settings import FigureKind, Study
 # (case, place of the curve in the settings) -> steps, and the mean over the seeds at each of them
 Curves = Mapping[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.float64]]]
 NO_CURVES: Curves = {}
+FAR = 20  # times the smallest x
 
 
 def draw(study: Study, accuracies: Accuracies, curves: Curves) -> str:
@@ -81,9 +82,18 @@ def _lines(axes: Axes, study: Study, case: str, accuracies: Accuracies, curves: 
         if placed:
             xs, means, stds = zip(*placed, strict=True)
             axes.errorbar(xs, means, stds, fmt="o-", capsize=3, label=study.arms[arm].title or arm)
+    _place_cases(axes, sorted(one.x for one in study.cases.values() if one.x is not None))
     axes.set_xlabel(study.figure.x_title)
     axes.set_ylabel("accuracy (%)")
     axes.legend(frameon=False)
+
+
+def _place_cases(axes: Axes, xs: list[float]) -> None:
+    """Mark each case on the axis; with equal distances for equal ratios if the cases reach far."""
+    if xs and 0 < FAR * xs[0] <= xs[-1]:
+        axes.set_xscale("log")
+        axes.set_xticks(xs, [f"{x:,g}" for x in xs])
+        axes.minorticks_off()
 
 
 def _curves(axes: Axes, study: Study, case: str, accuracies: Accuracies, curves: Curves) -> None:
