@@ -20,7 +20,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from metapl import models
 from metapl.algorithms.losses import cross_entropy
-from metapl.models import depthwise, efficientnet, resnet
+from metapl.models import convolution, depthwise, efficientnet, onednn, resnet
 from metapl.models.convnext import ConvNeXt
 from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
@@ -64,6 +64,9 @@ def quick_programs() -> Iterator[None]:
         mock.patch.dict(resnet.BLOCKS, {18: (1, 1, 1, 1)}),
         mock.patch.object(efficientnet, "STAGES", efficientnet.STAGES[:4]),
         mock.patch.object(depthwise, "shifted_products", depthwise.convolution),
+        mock.patch.object(
+            convolution, "depthwise", lambda x, w, geometry: onednn.by_xla(x, w, kind="forward", geometry=geometry)
+        ),
     ):
         yield
 

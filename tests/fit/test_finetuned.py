@@ -18,7 +18,7 @@ from metapl.evaluate import predictor
 from metapl.features import network as encoders
 from metapl.fit import finetuned, fit, head_runs, ladder, rung
 from metapl.fit.request import Request
-from metapl.models import depthwise, efficientnet
+from metapl.models import convolution, efficientnet, onednn
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.recipe import finetuned as recipe
 from metapl.schema import to_dict
@@ -39,7 +39,9 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         # It is traced twenty times: fewer stages, and depthwise convolutions as one operation instead of 25.
         patch.setattr(efficientnet, "STAGES", efficientnet.STAGES[:3])
-        patch.setattr(depthwise, "shifted_products", depthwise.convolution)
+        patch.setattr(
+            convolution, "depthwise", lambda x, w, geometry: onednn.by_xla(x, w, kind="forward", geometry=geometry)
+        )
         weights = jax.jit(models.build(TINY, 3).init)(jax.random.key(0), jnp.zeros((1, 16, 16, 3)))
         save(place / "tiny.safetensors", weights, to_dict(TINY), ("a", "b", "c"))
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
@@ -219,8 +221,8 @@ def test_batches_are_small_if_there_is_little_time_and_nobody_asked_for_steps(le
 def test_the_time_of_a_step_is_without_compiling():
     assert finetuned.measured_step_s(240.0, 100) == 2.0
     assert finetuned.measured_step_s(30.0, 10) == 1.5
-    assert finetuned.affordable(240.0, 2.0) == 100
-    assert finetuned.affordable(-5.0, 2.0) == finetuned.LEAST_STEPS
+    assert finetuned.steps_in(240.0, 2.0) == 100
+    assert finetuned.steps_in(-5.0, 2.0) == finetuned.LEAST_STEPS
 
 
 @pytest.mark.parametrize(

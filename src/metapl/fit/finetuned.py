@@ -131,7 +131,7 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
     ends -= judging_s(climb)
     labels = write_start(climb)
     began, whole = time.monotonic(), not (out / CHECK).exists()
-    steps = train_run(climb, CHECK, START, affordable(FIRST_RUN * (ends - began), step_s), lambda: labels)
+    steps = train_run(climb, CHECK, START, steps_in(FIRST_RUN * (ends - began), step_s), lambda: labels)
     if whole:  # a part of a run, after a kill, would say nothing about a step
         climb.plan.decide("finetune_step_s", measured_step_s(time.monotonic() - began, steps))
     check = mean_of(climb, START, CHECK)
@@ -140,14 +140,14 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
         return labels_by(climb, network.of_unlabeled(check, some)) if learns_unlabeled(climb) else None
 
     step_s = climb.plan.get("finetune_step_s") or step_s
-    train_run(climb, ALL, CHECK, affordable(ends - time.monotonic(), step_s), by_the_first_run)
+    train_run(climb, ALL, CHECK, steps_in(ends - time.monotonic(), step_s), by_the_first_run)
     model = mean_of(climb, head_rung(climb), ALL)
     predictions = network.predict(model, some, check if some.folds else None)
     write_rung(climb, model, predictions)
     return predictions
 
 
-def affordable(seconds: float, step_s: float) -> int:
+def steps_in(seconds: float, step_s: float) -> int:
     """How many steps a run has in this time."""
     return min(max(int((seconds - COMPILING_S) / step_s), LEAST_STEPS), MOST_STEPS)
 
@@ -180,9 +180,9 @@ def head_rung(climb: Climb) -> str:
     return ALIGNED if learns_unlabeled(climb) and not has_many_labels(climb.features) else "linear"
 
 
-def train_run(climb: Climb, name: str, start: str, affordable: int, given: Callable[[], Labels | None]) -> int:
+def train_run(climb: Climb, name: str, start: str, possible: int, given: Callable[[], Labels | None]) -> int:
     """Train a run from the weights of another one, with labels `given` to unlabelled pictures; return its steps."""
-    steps = climb.plan.decide(f"{name}_steps", climb.request.steps or affordable)
+    steps = climb.plan.decide(f"{name}_steps", climb.request.steps or possible)
     network.write_list(climb.out, climb.features, LISTS[name], name == ALL, given, TESTED)
     train(climb.out / name, run_settings(climb, name, start, steps), climb.console)
     return int(steps)

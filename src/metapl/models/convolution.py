@@ -95,7 +95,7 @@ def quick_way(geometry: Geometry, dtype: Any) -> Callable[[Array, Array], Array]
 def _widens_or_narrows(geometry: Geometry) -> bool:
     """Whether it is one matrix product whose results are several times as large, or small, as its arguments.
 
-    WRN's shortcuts are not. They are a small part of its work, and their runs keep the bits that were published.
+    The shortcuts of WRN-10-1 and WRN-28-2 are not: their published runs keep their bits.
     """
     fewer, more = sorted(geometry.w[2:])
     return geometry.w[:2] == (1, 1) and geometry.strides == (1, 1) and geometry.groups == 1 and more >= WIDER * fewer

@@ -89,7 +89,7 @@ def _lines(axes: Axes, study: Study, case: str, accuracies: Accuracies, curves: 
 
 
 def _place_cases(axes: Axes, xs: list[float]) -> None:
-    """Mark each case on the axis; with equal distances for equal ratios if the cases reach far."""
+    """If the cases reach far, use equal distances for equal ratios, and mark each case."""
     if xs and 0 < FAR * xs[0] <= xs[-1]:
         axes.set_xscale("log")
         axes.set_xticks(xs, [f"{x:,g}" for x in xs])
