@@ -23,7 +23,7 @@ from metapl.augment.randaugment import RandAugment, distort
 from metapl.bench import program
 from metapl.bench.settings import NETWORKS, Bench
 from metapl.data.reading.decode import decode_file
-from metapl.data.reading.resize import centre_square
+from metapl.data.reading.resize import TO_SCALE, centre_square
 from metapl.system import runtime
 from metapl.types import Array
 
@@ -44,7 +44,7 @@ def write_files(folder: Path) -> list[Path]:
 
 def reading(paths: list[Path], size: int) -> Callable[[], Any]:
     """Read all files."""
-    return lambda: [centre_square(decode_file(path), size) for path in paths]
+    return lambda: [centre_square(decode_file(path, TO_SCALE * size), size) for path in paths]
 
 
 def viewing(stored: int, size: int, batch: int) -> Callable[[], Any]:

@@ -12,6 +12,8 @@ from safetensors.numpy import load_file, save_file
 from metapl.augment.views import eval_view
 from metapl.data.reading.decode import BadImage
 from metapl.data.reading.resize import centre_square
+from metapl.data.sources import on_disk
+from metapl.data.sources.source import Files
 from metapl.evaluate.predictor import Predictor, load
 from metapl.schema import ConfigError
 from metapl.weights import Example
@@ -75,6 +77,8 @@ def test_a_file_is_read_as_in_training(loaded, tmp_path):
     expected = centre_square(np.asarray(Image.open(file)), 6)
     np.testing.assert_array_equal(loaded.read(file), expected)
     np.testing.assert_array_equal(loaded.read_bytes(file.read_bytes(), "a"), expected)
+    large = picture(tmp_path / "a.jpg", size=(200, 310))
+    np.testing.assert_array_equal(loaded.read(large), on_disk.read(Files((large,)), 0, 6))
     with pytest.raises(BadImage):
         loaded.read(tmp_path / "missing.png")
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from metapl import models
 from metapl.config import Config
 from metapl.data.reading.decode import decode_bytes, decode_file
-from metapl.data.reading.resize import centre_part, to_grey
+from metapl.data.reading.resize import TO_SCALE, centre_part, to_grey
 from metapl.evaluate.finished_run import settings, weight_files
 from metapl.inference.batches import PREDICTION, most_at_once
 from metapl.inference.forward import Forward, Output, of_network, weight_shapes
@@ -76,12 +76,16 @@ class Predictor:
     def read(self, path: Path) -> Pictures:
         """Read a picture file as training does: [H, W, C], ready for the network; BadImage if it cannot be read."""
         self.check_takes_pictures()
-        return self.fit(decode_file(path))
+        return self.fit(decode_file(path, self._enough()))
 
     def read_bytes(self, data: bytes, name: str) -> Pictures:
         """Read an encoded picture from memory, as `read` does; `name` is for errors."""
         self.check_takes_pictures()
-        return self.fit(decode_bytes(data, name))
+        return self.fit(decode_bytes(data, name, self._enough()))
+
+    def _enough(self) -> int:
+        """Pixels on the shorter side of a picture that is scaled to the size that the network takes."""
+        return TO_SCALE * max(self.example.shape[:2])
 
     def fit(self, picture: Pictures) -> Pictures:
         """Bring a decoded picture, [H, W, 3] of any size, to the size and channels that the network takes."""

@@ -9,6 +9,7 @@ from PIL import Image
 from rich.console import Console
 
 from metapl.data.audit import duplicates
+from metapl.data.audit import survey as surveys
 from metapl.data.audit import table as audit_table
 from metapl.data.audit.audit import Audit, Check, audit, to_dict, write
 from metapl.data.audit.survey import CHUNK, survey
@@ -133,6 +134,19 @@ def test_modes_and_sizes_are_counted(tmp_path: Path) -> None:
     assert found.surveys["unlabeled"].sizes == {(16, 16): 2, (20, 20): 1}
     assert "unlabeled: not stored as RGB: 1 as CMYK, 1 as L" in texts(found, "note")
     assert "unlabeled: 2 sizes of pictures, 16 to 20 pixels high" in texts(found, "note")
+
+
+def test_large_jpegs_are_looked_at_reduced_and_counted_with_their_own_size(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(surveys, "ENOUGH", 16)
+    pixels = np.kron(noise(1)[:, :, :3], np.ones((8, 12, 1), np.uint8))
+    large = save(tmp_path, "a.jpg", pixels)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(pixels).save(tmp_path / "turned.jpg", exif=exif)
+    (tmp_path / "copy.jpg").write_bytes(large.read_bytes())
+    found = run(source(train=files(large, tmp_path / "turned.jpg"), test=files(tmp_path / "copy.jpg")))
+    assert found.surveys["train"].sizes == {(128, 192): 1, (192, 128): 1}
+    assert len(found.duplicates.exact) == 1
 
 
 def test_what_becomes_of_deep_pixels_and_what_shows_nothing_is_said(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 from PIL import Image
 
 from metapl.data.reading import decode
+from metapl.data.reading.resize import TO_SCALE, centre_square
+from metapl.data.sources import on_disk
 from metapl.data.sources.source import BadImage, DataError, Files
 from metapl.schema import ConfigError
 
@@ -71,6 +73,51 @@ def test_exif_orientation_is_honoured(tmp_path: Path) -> None:
     exif[0x0112] = 6  # the camera was turned: rows and columns change places
     path = save(tmp_path / "a.png", Image.fromarray(RGB), exif=exif)
     np.testing.assert_array_equal(decode.decode_file(path), np.rot90(RGB, -1))
+
+
+def photo(height: int, width: int) -> Image.Image:
+    """A picture with large and small structures."""
+    y, x = np.mgrid[:height, :width]
+    waves = [np.sin(x / 37 + k) * np.cos(y / 53) + 0.3 * np.sin((x + k * y) / 3) for k in range(3)]
+    return Image.fromarray(np.uint8(np.clip(127 + 90 * np.stack(waves, -1), 0, 255)))
+
+
+def test_a_large_jpeg_comes_reduced_but_large_enough(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.jpg", photo(800, 1200), quality=90)
+    shapes = {shorter: decode.decode_file(path, shorter).shape[:2] for shorter in (0, 64, 100, 101, 300, 500)}
+    assert shapes == {
+        0: (800, 1200), 64: (100, 150), 100: (100, 150), 101: (200, 300), 300: (400, 600), 500: (800, 1200)
+    }  # fmt: skip
+    np.testing.assert_array_equal(decode.decode_bytes(path.read_bytes(), "a", 100), decode.decode_file(path, 100))
+
+
+def test_other_formats_are_never_reduced(tmp_path: Path) -> None:
+    path = save(tmp_path / "a.png", photo(80, 120))
+    np.testing.assert_array_equal(decode.decode_file(path, 10), decode.decode_file(path))
+
+
+def test_a_reduced_picture_scaled_is_close_to_the_whole_one_scaled(tmp_path: Path) -> None:
+    images = Files((save(tmp_path / "a.jpg", photo(900, 1400), quality=90),))
+    whole, reduced = centre_square(images[0], 64), on_disk.read(images, 0, 64)
+    assert images.reduced(0, TO_SCALE * 64).shape == (225, 350, 3)
+    assert np.abs(whole.astype(int) - reduced).mean() < 3  # of 255
+    assert np.abs(whole.astype(int) - whole[::-1]).mean() > 20
+
+
+def test_a_reduced_picture_is_turned_as_its_header_says(tmp_path: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lying on its left side
+    path = save(tmp_path / "a.jpg", photo(400, 800), exif=exif)
+    assert decode.stored_as(path) == ("RGB", (800, 400))
+    assert decode.decode_file(path, 100).shape == (200, 100, 3)
+
+
+def test_a_large_jpeg_that_was_cut_off_is_refused_however_it_is_read(tmp_path: Path) -> None:
+    whole = save(tmp_path / "a.jpg", photo(800, 1200)).read_bytes()
+    (tmp_path / "cut.jpg").write_bytes(whole[: len(whole) // 2])
+    for shorter in (0, 100):
+        with pytest.raises(BadImage, match="truncated"):
+            decode.decode_file(tmp_path / "cut.jpg", shorter)
 
 
 def png_that_claims(width: int, height: int) -> bytes:

@@ -38,7 +38,11 @@ class Packed:
         return len(self.offset)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
-        return decode_bytes(self.encoded(index), self.name(index))
+        return self.reduced(index, 0)
+
+    def reduced(self, index: int, shorter: int) -> NDArray[np.uint8]:
+        """The picture; a JPEG may come reduced, with at least `shorter` pixels on its shorter side."""
+        return decode_bytes(self.encoded(index), self.name(index), shorter)
 
     def encoded(self, index: int) -> bytes:
         """The picture's bytes as they are stored. The file is opened each time, so that workers share nothing."""

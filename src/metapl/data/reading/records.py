@@ -36,10 +36,18 @@ class Records:
         return len(self.offset)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        return self.reduced(index, 0)
+
+    def reduced(self, index: int, shorter: int) -> NDArray[np.uint8]:
+        """The picture; a JPEG may come reduced, with at least `shorter` pixels on its shorter side."""
+        return decode_bytes(self.encoded(index), self.name(index), shorter)
+
+    def encoded(self, index: int) -> bytes:
+        """The picture's bytes as they are stored."""
         image = self._value(index, self.image_field)
         if not isinstance(image, memoryview):
             raise BadImage(self.name(index), f"the record has no bytes {self.image_field!r}")
-        return decode_bytes(bytes(image), self.name(index))
+        return bytes(image)
 
     def name(self, index: int) -> str:
         """The file and the byte at which the record starts."""

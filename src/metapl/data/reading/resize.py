@@ -6,6 +6,8 @@ from PIL import Image
 
 from metapl.schema import ConfigError
 
+TO_SCALE = 2  # times the wanted side: a reduced picture of this side or more, scaled, is close to the whole one, scaled
+
 
 def centre_square(picture: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     """Cut the largest centred square out of [H, W, C] and scale it to [size, size, C]; if it has that size, keep it."""

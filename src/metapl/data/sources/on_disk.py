@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metapl.data.reading.decode import DataError
-from metapl.data.reading.resize import centre_square
+from metapl.data.reading.resize import TO_SCALE, centre_square
 from metapl.system import runtime
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ Examples = NDArray[np.generic] | OnDisk
 
 def read(images: "Images", index: int, size: int) -> NDArray[np.uint8]:
     """One picture [H, W, C], cut and scaled to `size` unless it is 0."""
-    return centre_square(images[index], size) if size else images[index]
+    return centre_square(images.reduced(index, TO_SCALE * size), size) if size else images[index]
 
 
 def stack(pictures: list[NDArray[np.uint8]], size: int) -> NDArray[np.uint8]:

@@ -25,6 +25,9 @@ class Images(Protocol):
     def __getitem__(self, index: int, /) -> NDArray[np.uint8]:
         """The picture [H, W, C]; C is 3, or 1 if all pictures of the source are grey."""
 
+    def reduced(self, index: int, shorter: int, /) -> NDArray[np.uint8]:
+        """The picture; a JPEG may come reduced, with at least `shorter` pixels on its shorter side."""
+
     def name(self, index: int, /) -> str:
         """The picture's name in errors and audits."""
 
@@ -43,6 +46,11 @@ class InMemory:
         return len(self.array)
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
+        return self.array[index]
+
+    def reduced(self, index: int, shorter: int) -> NDArray[np.uint8]:
+        """The picture as it is."""
+        del shorter
         return self.array[index]
 
     def name(self, index: int) -> str:
@@ -68,6 +76,10 @@ class Files:
 
     def __getitem__(self, index: int) -> NDArray[np.uint8]:
         return decode_file(self.paths[index])
+
+    def reduced(self, index: int, shorter: int) -> NDArray[np.uint8]:
+        """The picture; a JPEG may come reduced, with at least `shorter` pixels on its shorter side."""
+        return decode_file(self.paths[index], shorter)
 
     def name(self, index: int) -> str:
         """The file's path."""
