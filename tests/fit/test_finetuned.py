@@ -20,6 +20,7 @@ from metapl.fit import finetuned, fit, head_runs, ladder, rung
 from metapl.fit.request import Request
 from metapl.models import convolution, efficientnet, onednn
 from metapl.models.efficientnet_lite import EfficientNetLite
+from metapl.recipe import aligned
 from metapl.recipe import finetuned as recipe
 from metapl.schema import to_dict
 from metapl.weights import save
@@ -29,6 +30,7 @@ from tests.fit.test_fit import NAMES, KilledError, killed, write_digits
 TINY = EfficientNetLite(width=0.1, depth=0.1)
 ROLES = ("labeled", "val", "unlabeled")
 RUNS = ("finetuned-check", "finetuned-all")
+HEAD = "params/group0_0"
 
 
 @pytest.fixture(scope="module")
@@ -148,8 +150,37 @@ def test_its_weights_are_between_the_heads_and_the_finetuned_network(labels, bef
     )
     assert rung.keys() == start.keys() == end.keys()
     for name, weights in rung.items():
-        np.testing.assert_allclose(weights, (1 - moved) * start[name] + moved * end[name], rtol=1e-5, atol=1e-6)
-    assert np.abs(start["params/group0_0/kernel"] - end["params/group0_0/kernel"]).max() > 1e-4
+        if not name.startswith(HEAD):
+            np.testing.assert_allclose(weights, (1 - moved) * start[name] + moved * end[name], rtol=1e-5, atol=1e-6)
+    assert np.abs(start[f"{HEAD}/kernel"] - end[f"{HEAD}/kernel"]).max() > 1e-4
+
+
+def test_its_head_is_trained_on_its_own_features_with_aligned_labels(with_few_labels):
+    model = predictor.load(with_few_labels / "finetuned")
+    with (with_few_labels / "pictures.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    features = {
+        role: model.features(np.stack([model.read(Path(row["path"])) for row in rows if row["split"] == role]))
+        for role in ("labeled", "unlabeled")
+    }
+    labels = np.array([model.class_names.index(row["label"]) for row in rows if row["split"] == "labeled"])
+    head = aligned.self_training(features["labeled"], labels, features["unlabeled"], len(model.class_names))
+    trained = np.asarray(head.weights.params["Dense_0"]["bias"])
+    own = np.asarray(model.weights.params["group0_0"]["bias"])
+    start, end = (load_file(with_few_labels / name / "weights.safetensors") for name in ("aligned", "finetuned-all"))
+    between = (start[f"{HEAD}/bias"] + end[f"{HEAD}/bias"]) / 2
+    assert np.linalg.norm(own - trained) < 0.2 * np.linalg.norm(own - between)
+
+
+def test_without_unlabelled_pictures_its_head_is_between_the_two_as_well(place, monkeypatch):
+    monkeypatch.setattr(finetuned, "learns_unlabeled", lambda climb: False)
+    out = climb(place, "labels_alone")
+    start, end, rung = (
+        load_file(out / name / "weights.safetensors")[f"{HEAD}/kernel"]
+        for name in ("linear", "finetuned-all", "finetuned")
+    )
+    np.testing.assert_allclose(rung, 0.25 * start + 0.75 * end, rtol=1e-5, atol=1e-6)
+    assert not np.isnan(finetuned.rungs.read(out, "finetuned").predictions.validation).all()
 
 
 def test_it_predicts_what_it_was_judged_by(finished):

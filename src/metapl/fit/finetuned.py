@@ -10,20 +10,22 @@ finetuned         the rung: its weights are the mean
 of the network before, a rung of heads (θ_0), and finetuned-all (θ_1): m is MOVED, or with many labels MOVED_WITH_MANY.
 Where the pretrained network knows the classes already, it loses by finetuning, but not half of the way.
 
-The same mean of finetuned-start and finetuned-check has not seen the first fold, whose pictures validate it. So nothing
-is trained for validation alone, and the model that is kept knows all labels. The first run also measures how long a
-step takes: the second one fills what is left of the rung's time. If the val part is large enough, there are no folds,
-and both runs know all labels.
+If there are unlabelled pictures, the mean gets a new head: aligned self-training on its own features, as the rung
+`aligned` has it on those of the frozen network. And the runs learn from these pictures, too, with labels that the model
+before them gives (Noisy Student, Xie et al., 2020), scaled to the shares that the classes have among the labels of
+`aligned`:
 
-If there are unlabelled pictures, the runs learn from them, too, with labels that the model before them gives (Noisy
-Student, Xie et al., 2020), scaled to the shares that the classes have among the labels of `aligned`:
-
-| labelled pictures | rung of heads that it starts from | labels of unlabelled pictures: first run, second run |
-|-------------------|-----------------------------------|------------------------------------------------------|
-| MANY a class      | linear                            | none, by the mean after the first run                |
-| fewer             | aligned                           | by that head, by the mean after the first run        |
+| labelled pictures | rung of heads that it starts from | labels of unlabelled pictures: first run, second run      |
+|-------------------|-----------------------------------|-----------------------------------------------------------|
+| MANY a class      | linear                            | none, by the mean after the first run with its new head   |
+| fewer             | aligned                           | by that head, by the mean after the first run in this way |
 
 With many labels, a network that has learnt them alone gives better labels than a head on the frozen network.
+
+The mean of finetuned-start and finetuned-check, and its new head, have not seen the first fold, whose pictures validate
+them. So nothing is trained for validation alone, and the model that is kept knows all labels. The first run also
+measures how long a step takes: the second one fills what is left of the rung's time. If the val part is large enough,
+there are no folds, and both runs know all labels.
 """
 
 import dataclasses
@@ -36,6 +38,8 @@ import numpy as np
 from metapl import config as configs
 from metapl import recipe
 from metapl.config import Config
+from metapl.data.sources.dataset import Role
+from metapl.data.splits.select import take
 from metapl.evaluate import predictor
 from metapl.evaluate.predictor import Predictor
 from metapl.fit import classical, listing, network
@@ -43,12 +47,12 @@ from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
-from metapl.fit.encoded import Encoded, Labels
+from metapl.fit.encoded import Encoded, Labels, Rows, Values
 from metapl.fit.heads import kept as kept_heads
 from metapl.fit.heads import log_probabilities
 from metapl.fit.rung import Logits, Predictions
 from metapl.fit.train import train
-from metapl.models.assemble import taken_apart
+from metapl.models.assemble import Encoder, Head, taken_apart
 from metapl.models.heads import Heads
 from metapl.recipe import aligned
 from metapl.recipe import finetuned as settings
@@ -117,7 +121,7 @@ def choose_batch(climb: Climb, left_s: float) -> int:
 def judging_s(climb: Climb) -> float:
     """How long it takes to predict the pictures that judge the network, and those that it labels."""
     some = climb.features
-    pictures = len(some.labels) + len(some.val) + len(some.test) + len(some.judged)
+    pictures = 2 * (len(some.labels) + len(some.val)) + len(some.test) + len(some.judged)
     pictures += 2 * min(len(some.test), TESTED)  # by the two runs
     if learns_unlabeled(climb):
         pictures += len(some.used)
@@ -134,17 +138,52 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
     steps = train_run(climb, CHECK, START, steps_in(FIRST_RUN * (ends - began), step_s), lambda: labels)
     if whole:  # a part of a run, after a kill, would say nothing about a step
         climb.plan.decide("finetune_step_s", measured_step_s(time.monotonic() - began, steps))
-    check = mean_of(climb, START, CHECK)
-
-    def by_the_first_run() -> Labels | None:
-        return labels_by(climb, network.of_unlabeled(check, some)) if learns_unlabeled(climb) else None
-
+    first = after_first_run(climb)
+    given = labels_by(climb, first.unlabeled) if learns_unlabeled(climb) else None
     step_s = climb.plan.get("finetune_step_s") or step_s
-    train_run(climb, ALL, CHECK, steps_in(ends - time.monotonic(), step_s), by_the_first_run)
+    train_run(climb, ALL, CHECK, steps_in(ends - time.monotonic(), step_s), lambda: given)
     model = mean_of(climb, head_rung(climb), ALL)
-    predictions = network.predict(model, some, check if some.folds else None)
-    write_rung(climb, model, predictions)
+    unlabeled = features_by(model, some, "unlabeled", some.judged_pictures)
+    head = head_on(climb, model, features_by(model, some, "labeled"), some.labels, unlabeled)
+    predictions = Predictions(
+        first.validation if some.folds else log_probabilities([head], features_by(model, some, "val")),
+        log_probabilities([head], features_by(model, some, "test")),
+        log_probabilities([head], unlabeled),
+    )
+    write_rung(climb, model, head, predictions)
     return predictions
+
+
+def after_first_run(climb: Climb) -> Predictions:
+    """What the model predicts for the pictures that validate it, and for all unlabelled ones, which it labels.
+
+    Kept beside the run: it takes a minute, and is asked for again after a kill.
+    """
+    folder, some = climb.out / CHECK, climb.features
+    if not rungs.has_predictions(folder):
+        model, held = mean_of(climb, START, CHECK), network.held_out(some)
+        labeled = features_by(model, some, "labeled")
+        unlabeled = features_by(model, some, "unlabeled", some.used if learns_unlabeled(climb) else some.used[:0])
+        judged = unlabeled[some.judged] if learns_unlabeled(climb) else unlabeled
+        head = head_on(climb, model, labeled[~held], some.labels[~held], judged)
+        folds = np.full((len(held), len(some.class_names)), np.nan, np.float32)
+        folds[held] = log_probabilities([head], labeled[held])
+        validation = some.validation(folds, log_probabilities([head], features_by(model, some, "val")))
+        rungs.write_predictions(folder, Predictions(validation, folds[:0], log_probabilities([head], unlabeled)))
+    return rungs.read_predictions(folder)
+
+
+def features_by(model: Predictor, some: Encoded, role: Role, rows: Rows | None = None) -> Values:
+    """The network's features of a role's pictures, or of these rows of them."""
+    images = some.prepared.pictures.images(role)
+    return network.features(model, images if rows is None else take(images, rows))
+
+
+def head_on(climb: Climb, model: Predictor, labeled: Values, labels: Labels, unlabeled: Values) -> Head:
+    """The head on a network's features: a new one if unlabelled pictures are learnt from, else its own."""
+    if learns_unlabeled(climb):
+        return classical.aligned_training(labeled, labels, unlabeled, len(climb.features.class_names), 0.0)
+    return network_parts(model)[1]
 
 
 def steps_in(seconds: float, step_s: float) -> int:
@@ -165,14 +204,18 @@ def mean_of(climb: Climb, start: str, end: str) -> Predictor:
     return dataclasses.replace(after, weights=mean)
 
 
-def write_rung(climb: Climb, model: Predictor, predictions: Predictions) -> None:
-    """Write the run of the network that was made of two others."""
+def write_rung(climb: Climb, model: Predictor, head: Head, predictions: Predictions) -> None:
+    """Write the run of the network that was made of two others, with this head."""
+    encoder, stages, seed = network_parts(model)[0], model.config.stages, climb.request.seed
+    write_composed(climb.out, FINETUNED, climb.features, [head], predictions.test, stages, seed, encoder)
+
+
+def network_parts(model: Predictor) -> tuple[Encoder, Head]:
+    """The encoder of a finetuned network, and its own head."""
     heads, view = model.config.model, model.config.augmentation
     assert isinstance(heads, Heads)
     plain = dataclasses.replace(heads, frozen_norms=False)  # it concerns training alone
-    encoder, head = taken_apart(plain, model.weights, view.mean, view.std)
-    stages, seed = model.config.stages, climb.request.seed
-    write_composed(climb.out, FINETUNED, climb.features, [head], predictions.test, stages, seed, encoder)
+    return taken_apart(plain, model.weights, view.mean, view.std)
 
 
 def head_rung(climb: Climb) -> str:

@@ -5,7 +5,7 @@ first fold, whose pictures (and those of the val part) validate it.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from metapl.data.splits.select import join, take
 from metapl.evaluate.predictor import Predictor
 from metapl.fit import choose, listing, probe
 from metapl.fit.choose import DataSummary, NetworkPlan
-from metapl.fit.encoded import Encoded, Labels
+from metapl.fit.encoded import Encoded, Labels, Values
 from metapl.fit.listing import Listing
 from metapl.fit.plan import Plan
 from metapl.fit.request import Request
@@ -133,28 +133,34 @@ def train_rung(out: Path, name: str, choice: Choice, request: Request, console: 
         train(out / NETWORK, recipe.mpl(choice, dataclasses.replace(shared, init_from=start)), console)
 
 
-def predict(model: Predictor, some: Encoded, judge: Predictor | None = None) -> Predictions:
-    """Let a trained network predict the pictures that judge it; `judge` validates one that knows all labels."""
-    pictures, held, judge = some.prepared.pictures, held_out(some), judge or model
+def predict(model: Predictor, some: Encoded) -> Predictions:
+    """Let a trained network predict the pictures that judge it."""
+    pictures, held = some.prepared.pictures, held_out(some)
     folds = np.full((len(held), len(some.class_names)), np.nan, np.float32)
-    folds[held] = _logits(judge, take(pictures.images("labeled"), np.flatnonzero(held)))
-    unlabeled = take(pictures.images("unlabeled"), some.judged_pictures)
+    folds[held] = _logits(model, take(pictures.images("labeled"), np.flatnonzero(held)))
     return Predictions(
-        some.validation(folds, _logits(judge, pictures.images("val"))),
+        some.validation(folds, _logits(model, pictures.images("val"))),
         _logits(model, pictures.images("test")),
-        _logits(model, unlabeled),
+        _logits(model, take(pictures.images("unlabeled"), some.judged_pictures)),
     )
 
 
-def of_unlabeled(model: Predictor, some: Encoded) -> Logits:
-    """Log-probabilities of the unlabelled pictures that are used."""
-    return _logits(model, take(some.prepared.pictures.images("unlabeled"), some.used))
-
-
 def _logits(model: Predictor, images: Images) -> Logits:
+    empty = np.zeros((0, len(model.class_names)), np.float32)
+    batches = [model.probabilities(batch) for batch in _batches(model, images)]
+    return np.log(np.maximum(np.concatenate([empty, *batches]), 1e-30))
+
+
+def features(model: Predictor, images: Images) -> Values:
+    """What a network's classifier is given for these pictures: [N, D]."""
+    width = len(model.weights.params["scale"]["mean"])
+    return np.concatenate([np.zeros((0, width), np.float32), *map(model.features, _batches(model, images))])
+
+
+def _batches(model: Predictor, images: Images) -> Iterator[NDArray[np.generic]]:
+    """The pictures in the size that the network takes."""
     assert isinstance(model.config.data, PictureConfig)
     size = model.config.data.size
-    examples = to_array(images, size) if isinstance(images, InMemory) else OnDisk(images, size, usual_reading())
-    batches = [model.probabilities(batch) for batch in in_turn(examples, model.batch_size())] if len(images) else []
-    empty = np.zeros((0, len(model.class_names)), np.float32)
-    return np.log(np.maximum(np.concatenate([empty, *batches]), 1e-30))
+    if len(images):
+        examples = to_array(images, size) if isinstance(images, InMemory) else OnDisk(images, size, usual_reading())
+        yield from in_turn(examples, model.batch_size())

@@ -69,21 +69,37 @@ def finished(out: Path, name: str) -> bool:
 
 def write(out: Path, rung: Rung) -> None:
     """Write what the verdict needs beside the rung's run; rung.json comes last."""
-    folder, file = out / rung.about.name, io.BytesIO()
-    np.savez_compressed(file, **rung.predictions._asdict())
+    folder = out / rung.about.name
     folder.mkdir(exist_ok=True)
-    with explaining_disk_errors(out, GOES_ON):
-        write_atomically(folder / PREDICTIONS, file.getvalue())
+    write_predictions(folder, rung.predictions)
     note: dict[str, Any] = {**rung.about._asdict(), "seconds": round(rung.seconds, 1), "remark": rung.remark}
     write_json(folder / NOTE, note)
 
 
+def has_predictions(folder: Path) -> bool:
+    """Whether predictions were written into this folder."""
+    return (folder / PREDICTIONS).is_file()
+
+
+def write_predictions(folder: Path, predictions: Predictions) -> None:
+    """Write predictions into the folder of a run."""
+    file = io.BytesIO()
+    np.savez_compressed(file, **predictions._asdict())
+    with explaining_disk_errors(folder, GOES_ON):
+        write_atomically(folder / PREDICTIONS, file.getvalue())
+
+
+def read_predictions(folder: Path) -> Predictions:
+    """Read the predictions in the folder of a run."""
+    path = folder / PREDICTIONS
+    with explaining_damage(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+        return Predictions(**{key: arrays[key] for key in Predictions._fields})
+
+
 def read(out: Path, name: str) -> Rung:
     """Read a finished rung."""
-    note, path = read_json(out / name / NOTE, "seconds", "remark"), out / name / PREDICTIONS
+    note, predictions = read_json(out / name / NOTE, "seconds", "remark"), read_predictions(out / name)
     seconds, remark = note.pop("seconds"), note.pop("remark")
-    with explaining_damage(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        predictions = Predictions(**{key: arrays[key] for key in Predictions._fields})
     with explaining_damage(out / name / NOTE):
         return Rung(About(**note), float(seconds), predictions, remark)
 
