@@ -50,6 +50,7 @@ def place(tmp_path_factory):
         patch.setattr(head_runs, "METHODS", ())
         patch.setattr(encoders, "SIDE", 16)
         patch.setattr(ladder, "network_rungs", lambda climb: None)
+        patch.setattr(ladder, "finetuned_mpl_rung", lambda climb: None)
         patch.setattr(finetuned, "MANY", 5)
         yield place
 

@@ -56,6 +56,7 @@ from metapl.models.assemble import Encoder, Head, taken_apart
 from metapl.models.heads import Heads
 from metapl.recipe import aligned
 from metapl.recipe import finetuned as settings
+from metapl.recipe.finetuned import View
 
 ALIGNED = "aligned"  # the rung
 START, CHECK, ALL, FINETUNED = "finetuned-start", "finetuned-check", "finetuned-all", "finetuned"
@@ -150,7 +151,7 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
         log_probabilities([head], features_by(model, some, "test")),
         log_probabilities([head], unlabeled),
     )
-    write_rung(climb, model, head, predictions)
+    write_rung(climb, FINETUNED, model, head, predictions)
     return predictions
 
 
@@ -161,16 +162,21 @@ def after_first_run(climb: Climb) -> Predictions:
     """
     folder, some = climb.out / CHECK, climb.features
     if not rungs.has_predictions(folder):
-        model, held = mean_of(climb, START, CHECK), network.held_out(some)
-        labeled = features_by(model, some, "labeled")
+        model = mean_of(climb, START, CHECK)
         unlabeled = features_by(model, some, "unlabeled", some.used if learns_unlabeled(climb) else some.used[:0])
         judged = unlabeled[some.judged] if learns_unlabeled(climb) else unlabeled
-        head = head_on(climb, model, labeled[~held], some.labels[~held], judged)
-        folds = np.full((len(held), len(some.class_names)), np.nan, np.float32)
-        folds[held] = log_probabilities([head], labeled[held])
-        validation = some.validation(folds, log_probabilities([head], features_by(model, some, "val")))
-        rungs.write_predictions(folder, Predictions(validation, folds[:0], log_probabilities([head], unlabeled)))
+        head, validation = validated(climb, model, features_by(model, some, "labeled"), judged)
+        rungs.write_predictions(folder, Predictions(validation, validation[:0], log_probabilities([head], unlabeled)))
     return rungs.read_predictions(folder)
+
+
+def validated(climb: Climb, model: Predictor, labeled: Values, unlabeled: Values) -> tuple[Head, Logits]:
+    """A head that has not seen the first fold, and what it predicts for the pictures that validate it."""
+    some, held = climb.features, network.held_out(climb.features)
+    head = head_on(climb, model, labeled[~held], some.labels[~held], unlabeled)
+    folds = np.full((len(held), len(some.class_names)), np.nan, np.float32)
+    folds[held] = log_probabilities([head], labeled[held])
+    return head, some.validation(folds, log_probabilities([head], features_by(model, some, "val")))
 
 
 def features_by(model: Predictor, some: Encoded, role: Role, rows: Rows | None = None) -> Values:
@@ -204,10 +210,10 @@ def mean_of(climb: Climb, start: str, end: str) -> Predictor:
     return dataclasses.replace(after, weights=mean)
 
 
-def write_rung(climb: Climb, model: Predictor, head: Head, predictions: Predictions) -> None:
+def write_rung(climb: Climb, name: str, model: Predictor, head: Head, predictions: Predictions) -> None:
     """Write the run of the network that was made of two others, with this head."""
     encoder, stages, seed = network_parts(model)[0], model.config.stages, climb.request.seed
-    write_composed(climb.out, FINETUNED, climb.features, [head], predictions.test, stages, seed, encoder)
+    write_composed(climb.out, name, climb.features, [head], predictions.test, stages, seed, encoder)
 
 
 def network_parts(model: Predictor) -> tuple[Encoder, Head]:
@@ -227,21 +233,22 @@ def train_run(climb: Climb, name: str, start: str, possible: int, given: Callabl
     """Train a run from the weights of another one, with labels `given` to unlabelled pictures; return its steps."""
     steps = climb.plan.decide(f"{name}_steps", climb.request.steps or possible)
     network.write_list(climb.out, climb.features, LISTS[name], name == ALL, given, TESTED)
-    train(climb.out / name, run_settings(climb, name, start, steps), climb.console)
+    learns_given = learns_unlabeled(climb) and (name == ALL or head_rung(climb) == ALIGNED)
+    view: View = "strong" if learns_given else "weak"
+    base = base_settings(climb, LISTS[name], start)
+    train(climb.out / name, settings.settings(base, steps, view, climb.plan.get("finetune_batch")), climb.console)
     return int(steps)
 
 
-def run_settings(climb: Climb, name: str, start: str, steps: int) -> Config:
-    """The settings of a run."""
+def base_settings(climb: Climb, pictures: str, start: str) -> Config:
+    """The settings of a run on this list of pictures, which starts from the weights of another run."""
     size = climb.features.settings.size
-    source = listing.settings(climb.out / LISTS[name], size)
+    source = listing.settings(climb.out / pictures, size)
     assert source is not None
     begun = configs.load(str(climb.out / start / "config.toml"))
     views = recipe.augmentation(size, climb.request.mirror, begun.augmentation.mean, begun.augmentation.std)
     weights = str((climb.out / start / "weights.safetensors").absolute())
-    given = learns_unlabeled(climb) and (name == ALL or head_rung(climb) == ALIGNED)
-    base = recipe.base(source, begun.model, climb.request.seed, views, weights)
-    return settings.settings(base, steps, "strong" if given else "weak", climb.plan.get("finetune_batch"))
+    return recipe.base(source, begun.model, climb.request.seed, views, weights)
 
 
 def write_start(climb: Climb) -> Labels | None:

@@ -6,6 +6,7 @@
     self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     uda, fixmatch, mpl heads on the features, several seeds at once
+    finetuned_mpl      the finetuned network, trained on with Meta Pseudo Labels, if there is still time
     ensemble           heads of several rungs together, if that makes the validation labels more probable
     baseline, network  a network trained itself, on the labels and then with MPL, if there is time
 
@@ -13,7 +14,7 @@ After each rung, model.json names the best one so far.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from metapl.config import Config, Stage
 from metapl.evaluate import predictor
-from metapl.fit import classical, finetuned, head_runs, leave_out_foreign, network, select
+from metapl.fit import classical, finetuned, finetuned_mpl, head_runs, leave_out_foreign, network, select
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb, listening
 from metapl.fit.clock import in_words
@@ -37,6 +38,7 @@ from metapl.recipe.heads import Method
 from metapl.system import runtime, signals
 from metapl.system.signals import TIME_IS_UP, Stopped
 
+RUNS = {finetuned.FINETUNED: tuple(finetuned.LISTS), finetuned_mpl.NAME: (finetuned_mpl.RUN,)}
 LEAST_FOR_A_NETWORK_S = 120.0  # seconds that must be left
 LEAST_FOR_HEADS_S = 25.0  # seconds: compiling takes up to 20 on a busy machine, and nothing can stop it
 
@@ -72,6 +74,7 @@ def go_on(climb: Climb) -> None:
         if encode_views(climb):
             for method in head_runs.METHODS:
                 head_rung(climb, method)
+    finetuned_mpl_rung(climb)
     ensemble(climb)
     network_rungs(climb)
 
@@ -144,19 +147,27 @@ def classical_rung(climb: Climb, name: str) -> None:
 
 def finetuned_rung(climb: Climb) -> None:
     """Finetune the pretrained network, if there is one, and there are labels and time for it."""
-    name = finetuned.FINETUNED
-    if not finetuned.is_promising(climb):
-        return
-    if why := finetuned.why_no_time(climb):
-        climb.left_out[name] = why
+    if finetuned.is_promising(climb):
+        train_network(climb, finetuned.FINETUNED, finetuned.why_no_time(climb), finetuned.train_rung)
+
+
+def finetuned_mpl_rung(climb: Climb) -> None:
+    """Train the finetuned network on with Meta Pseudo Labels, if there is one, and time for it."""
+    if finetuned_mpl.is_promising(climb):
+        train_network(climb, finetuned_mpl.NAME, finetuned_mpl.why_no_time(climb), finetuned_mpl.train_rung)
+
+
+def train_network(climb: Climb, name: str, why_no_time: str, train_rung: Callable[[Climb, float], Predictions]) -> None:
+    """Finetune a network in most of the time that is left."""
+    if why_no_time:
+        climb.left_out[name] = why_no_time
         return
     with attempt(climb, name, finetuned.SHARE) as began:
         if began is None:
             return
-        left_s = climb.left_s
-        predictions = finetuned.train_rung(climb, time.monotonic() + finetuned.PLANNED * left_s)
+        predictions = train_rung(climb, time.monotonic() + finetuned.PLANNED * climb.left_s)
         about = About(name, TITLES[name], "network", finetuned.learns_unlabeled(climb))
-        steps = sum(climb.plan.get(f"{run}_steps") or 0 for run in finetuned.LISTS)
+        steps = sum(climb.plan.get(f"{run}_steps") or 0 for run in RUNS[name])
         complete(climb, Rung(about, time.monotonic() - began, predictions, f"{steps:,} steps"))
 
 

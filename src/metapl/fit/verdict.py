@@ -17,7 +17,10 @@ from metapl.fit.rung import Rung
 from metapl.fit.scores import PictureFacts
 
 LINEAR = "linear"  # the name of scikit-learn's answer
-ALONE = ("finetuned",)  # rungs that have no counterpart without unlabelled pictures: they say nothing about these
+ALONE = (
+    "finetuned",
+    "finetuned_mpl",
+)  # rungs that have no counterpart without unlabelled pictures: they say nothing about these
 FORMAT = 3
 FEW = 30  # held-out pictures: with fewer, every interval is wide
 CHANCE = 0.05  # how probable an outcome other than neutral may be if both models are equally good
