@@ -213,20 +213,6 @@ def test_little_room_is_said(well, monkeypatch):
     assert found["disk"].state == found["machine"].state == "note"
 
 
-def test_a_container_has_no_more_memory_than_it_may(monkeypatch):
-    texts = {
-        "/proc/meminfo": "MemTotal: 100 kB\nMemAvailable: 50 kB\nHugePages_Free:\n",
-        "/sys/fs/cgroup/memory.max": "20480\n",
-        "/sys/fs/cgroup/memory.current": "10240\n",
-    }
-    monkeypatch.setattr(doctor_checks, "_text", lambda path: texts.get(path, ""))
-    assert doctor_checks.memory() == (20480, 10240)
-    texts["/sys/fs/cgroup/memory.max"] = "max\n"
-    assert doctor_checks.memory() == (102400, 51200)
-    texts.clear()
-    assert doctor_checks.memory() == (None, None)
-
-
 def test_the_table_keeps_brackets(well):
     out = io.StringIO()
     Console(file=out, width=100).print(doctor.table([doctor_checks.MachineFinding("t", "note", "[x]", "[y]")]))

@@ -244,9 +244,11 @@ def test_it_is_left_out_if_the_time_is_too_short():
 
 
 @pytest.mark.parametrize(("left_s", "steps", "expected"), [(280.0, None, 32), (260.0, None, 16), (1.0, 12, 32)])
-def test_batches_are_small_if_there_is_little_time_and_nobody_asked_for_steps(left_s, steps, expected):
+def test_batches_are_small_if_there_is_little_time_and_nobody_asked_for_steps(left_s, steps, expected, monkeypatch):
     climb = on_the_way(100, left_s)
     climb.plan.decide, climb.request = lambda _, value: value, Request(steps=steps)
+    monkeypatch.setattr(finetuned, "started_from", lambda climb: None)
+    monkeypatch.setattr(finetuned.finetune_memory, "lacking", lambda model, pictures: "")
     assert finetuned.choose_batch(climb, left_s) == expected
 
 

@@ -20,6 +20,7 @@ from metapl.data.reading import files
 from metapl.data.sources.cifar import Cifar10, Cifar100
 from metapl.schema import ConfigError
 from metapl.system import runtime
+from metapl.system.memory import memory
 
 NEEDED = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "grain", "numpy", "scipy", "safetensors")
 EXTRAS = {"optuna": "sweep"}  # package -> the extra that brings it
@@ -80,20 +81,6 @@ def machine() -> list[MachineFinding]:
     if free < LITTLE_MEMORY:
         return [MachineFinding("machine", "note", text, "little memory is free: use small networks and batches")]
     return [MachineFinding("machine", "fine", text)]
-
-
-def memory() -> tuple[int | None, int | None]:
-    """Return total and free memory in bytes, within the container's limit; None if the system does not say."""
-    sizes = {}
-    for line in _text("/proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        if rest.split()[:1] and rest.split()[0].isdigit():
-            sizes[name] = int(rest.split()[0]) * 1024
-    total, free = sizes.get("MemTotal"), sizes.get("MemAvailable")
-    limit, used = _text("/sys/fs/cgroup/memory.max").strip(), _text("/sys/fs/cgroup/memory.current").strip()
-    if total is not None and free is not None and limit.isdigit() and used.isdigit():
-        return min(total, int(limit)), min(free, max(0, int(limit) - int(used)))
-    return total, free
 
 
 def compilation_cache() -> list[MachineFinding]:
@@ -282,10 +269,3 @@ def _unwritable(folder: Path) -> str:
             return ""
     except OSError as error:
         return str(error.strerror)
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8")
-    except OSError:
-        return ""

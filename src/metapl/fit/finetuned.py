@@ -42,7 +42,7 @@ from metapl.data.sources.dataset import Role
 from metapl.data.splits.select import take
 from metapl.evaluate import predictor
 from metapl.evaluate.predictor import Predictor
-from metapl.fit import classical, listing, network
+from metapl.fit import classical, finetune_memory, listing, network
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
@@ -93,9 +93,21 @@ def learns_unlabeled(climb: Climb) -> bool:
     return climb.has_unlabeled and rungs.finished(climb.out, ALIGNED)
 
 
+def why_not(climb: Climb) -> str:
+    """Why there is too little memory or time for it; empty if there is enough, or it has begun."""
+    if rungs.finished(climb.out, FINETUNED) or climb.plan.get("finetune_batch"):
+        return ""
+    return finetune_memory.lacking(started_from(climb), settings.SMALL_BATCH) or why_no_time(climb)
+
+
+def started_from(climb: Climb) -> Predictor:
+    """The network before finetuning."""
+    return predictor.load(climb.out / head_rung(climb))
+
+
 def why_no_time(climb: Climb) -> str:
-    """Why there is too little time for it; empty if there is enough, or it has begun."""
-    if rungs.finished(climb.out, FINETUNED) or climb.plan.get(f"{ALL}_steps") or climb.request.steps:
+    """Why there is too little time for it; empty if there is enough, or the user has chosen the steps."""
+    if climb.request.steps:
         return ""
     needed_s = least_s(climb, settings.SMALL_BATCH)
     if needed_s > PLANNED * climb.left_s:
@@ -114,9 +126,10 @@ def usual_step_s(climb: Climb, batch: int) -> float:
 
 
 def choose_batch(climb: Climb, left_s: float) -> int:
-    """How many pictures are in a batch: fewer if there is no time for enough steps with the usual number."""
+    """How many pictures are in a batch: fewer if the usual number takes too much time or memory."""
     in_time = bool(climb.request.steps) or least_s(climb, settings.BATCH) <= left_s
-    return int(climb.plan.decide("finetune_batch", settings.BATCH if in_time else settings.SMALL_BATCH))
+    usual = in_time and not finetune_memory.lacking(started_from(climb), settings.BATCH)
+    return int(climb.plan.decide("finetune_batch", settings.BATCH if usual else settings.SMALL_BATCH))
 
 
 def judging_s(climb: Climb) -> float:

@@ -10,7 +10,7 @@ Neither network has seen the first fold, whose pictures validate the rung. So it
 
 import time
 
-from metapl.fit import finetuned, network
+from metapl.fit import finetune_memory, finetuned, network
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
@@ -24,6 +24,7 @@ NAME, RUN, LIST = "finetuned_mpl", "finetuned_mpl-run", "finetuned_mpl-list"
 # Gradients of so many pictures take as long as a step: the teacher sees labelled pictures and two views of the others,
 # the student one view, then the labelled ones; forward mode takes two thirds of a gradient.
 PICTURES = 2 * settings.MPL_LABELED + 3 * settings.MPL_UNLABELED + 2 * settings.MPL_UNLABELED // 3
+AT_ONCE = settings.MPL_LABELED + 2 * settings.MPL_UNLABELED  # pictures that the teacher's gradient needs
 COMPILINGS = 3  # times what a run of `finetuned` takes to compile
 
 
@@ -32,9 +33,16 @@ def is_promising(climb: Climb) -> bool:
     return rungs.finished(climb.out, FINETUNED) and finetuned.learns_unlabeled(climb)
 
 
+def why_not(climb: Climb) -> str:
+    """Why there is too little memory or time for it; empty if there is enough, or it has begun."""
+    if rungs.finished(climb.out, NAME) or climb.plan.get(f"{RUN}_steps"):
+        return ""
+    return finetune_memory.lacking(finetuned.started_from(climb), AT_ONCE) or why_no_time(climb)
+
+
 def why_no_time(climb: Climb) -> str:
-    """Why there is too little time for it; empty if there is enough, or it has begun."""
-    if rungs.finished(climb.out, NAME) or climb.plan.get(f"{RUN}_steps") or climb.request.steps:
+    """Why there is too little time for it; empty if there is enough, or the user has chosen the steps."""
+    if climb.request.steps:
         return ""
     needed_s = LEAST_STEPS * step_s(climb) + around_s(climb)
     if needed_s > PLANNED * climb.left_s:

@@ -146,21 +146,21 @@ def classical_rung(climb: Climb, name: str) -> None:
 
 
 def finetuned_rung(climb: Climb) -> None:
-    """Finetune the pretrained network, if there is one, and there are labels and time for it."""
+    """Finetune the pretrained network, if there is one, and there are labels, memory and time for it."""
     if finetuned.is_promising(climb):
-        train_network(climb, finetuned.FINETUNED, finetuned.why_no_time(climb), finetuned.train_rung)
+        train_network(climb, finetuned.FINETUNED, finetuned.why_not(climb), finetuned.train_rung)
 
 
 def finetuned_mpl_rung(climb: Climb) -> None:
-    """Train the finetuned network on with Meta Pseudo Labels, if there is one, and time for it."""
+    """Train the finetuned network on with Meta Pseudo Labels, if there is one, and memory and time for it."""
     if finetuned_mpl.is_promising(climb):
-        train_network(climb, finetuned_mpl.NAME, finetuned_mpl.why_no_time(climb), finetuned_mpl.train_rung)
+        train_network(climb, finetuned_mpl.NAME, finetuned_mpl.why_not(climb), finetuned_mpl.train_rung)
 
 
-def train_network(climb: Climb, name: str, why_no_time: str, train_rung: Callable[[Climb, float], Predictions]) -> None:
+def train_network(climb: Climb, name: str, why_not: str, train_rung: Callable[[Climb, float], Predictions]) -> None:
     """Finetune a network in most of the time that is left."""
-    if why_no_time:
-        climb.left_out[name] = why_no_time
+    if why_not:
+        climb.left_out[name] = why_not
         return
     with attempt(climb, name, finetuned.SHARE) as began:
         if began is None:
