@@ -32,7 +32,7 @@ The teacher then descends the gradient of
 What holds for which optimizer. E is over the labels, the truth is the gradient of the expected labelled loss:
 
 - `finite_difference`: E[credit] is the truth exactly, for every optimizer and every η_S. It has the most noise.
-- `soft` is the gradient of Equation 3 exactly, for every optimizer with a derivative: AdamW's has none at a weight whose
+- `soft` is the gradient of Equation 3 exactly, for every optimizer with a derivative: AdamW has none at a weight whose
   gradients were all exactly 0. There `soft` and `per_example` are not finite, and the run stops.
 - `dot`: E[credit] is the truth to first order in the student's step, for every optimizer. ⟨d, g⟩ would not do: where
   `clip_norm` is active or LARS normalises, u hardly depends on the length of g, its Jacobian has no part along g, and
