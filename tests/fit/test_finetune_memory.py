@@ -60,5 +60,5 @@ def test_batches_are_small_if_memory_is_short(most, batch, monkeypatch):
 def test_a_network_that_needs_more_memory_is_left_out_unless_it_has_begun(module, begun, monkeypatch):
     monkeypatch.setattr(finetuned, "started_from", lambda climb: None)
     monkeypatch.setattr(finetune_memory, "lacking", lambda _, pictures: "too little")
-    assert module.why_not(on_the_way()) == "too little"
-    assert not module.why_not(on_the_way(**{begun: 16}))
+    assert module.why_no_memory(on_the_way()) == "too little"
+    assert not module.why_no_memory(on_the_way(**{begun: 16}))

@@ -1,6 +1,6 @@
 """What more labels, more time or a faster machine would probably bring: sentences for the verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from metapl.fit.clock import in_words
@@ -15,13 +15,19 @@ def sentences(verdict: Mapping[str, Any], curve: Mapping[str, Any] | None, unuse
             f"{curve['more']} more labels would add about {100 * curve['gain']:.1f} points to logistic regression, if "
             "they are labelled at random and its curve over the number of labels continues as before."
         )
-    return said + _more_time(verdict["left_out"], unused, verdict["ladder"])
+    said += _more_time(verdict["left_out"], unused, verdict["ladder"], bool(verdict["not_tried"]))
+    if verdict["not_tried"]:
+        said.append(f"With a GPU, or more memory, this could be tried: {_titles(verdict['not_tried'])}.")
+    return said
 
 
-def _more_time(left_out: Mapping[str, str], unused: int, ladder: Sequence[Mapping[str, Any]]) -> list[str]:
+def _more_time(
+    left_out: Mapping[str, str], unused: int, ladder: Sequence[Mapping[str, Any]], more_on_a_gpu: bool
+) -> list[str]:
     if not left_out and not unused:
+        little = "An hour more would" if more_on_a_gpu else "An hour more, or a GPU, would"
         return [
-            "An hour more, or a GPU, would change little: every rung was climbed, and the slowest took "
+            f"{little} change little: nothing was left out for lack of time, and the slowest rung took "
             f"{in_words(max(row['seconds'] for row in ladder))}. More labels, or features of a better pretrained "
             "network (--init-from), are more promising."
         ]
@@ -29,9 +35,12 @@ def _more_time(left_out: Mapping[str, str], unused: int, ladder: Sequence[Mappin
     if unused:
         said.append(f"With more time, {unused:,} more unlabelled pictures could be used.")
     if left_out:
-        titles = ", ".join(TITLES.get(name, name) for name in left_out)
         said.append(
-            f"With an hour more, or on a GPU, what was left out could be tried: {titles}. The same command with a "
-            "larger --budget continues."
+            f"With an hour more, or on a GPU, what was left out could be tried: {_titles(left_out)}. The same command "
+            "with a larger --budget continues."
         )
     return said
+
+
+def _titles(names: Iterable[str]) -> str:
+    return ", ".join(TITLES.get(name, name) for name in names)

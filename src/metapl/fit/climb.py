@@ -35,7 +35,10 @@ class Climb:
     plan: Plan
     encoded: Encoded | None = None
     only_foreign: bool = False  # no unlabelled picture looks like the labelled ones
-    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why there was too little time
+    not_tried: dict[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # rung -> why, and more time would not change it
 
     def say(self, text: str) -> None:
         """Print a sentence."""

@@ -31,6 +31,7 @@ def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
         "remarks": climb.facts["remarks"],
         "chosen": chosen(climb),
         "left_out": climb.left_out,
+        "not_tried": climb.not_tried,
         "curve": climb.plan.get("curve"),
         "labels": len(some.labels),
         "history": climb.facts.get("history", []),

@@ -93,11 +93,14 @@ def learns_unlabeled(climb: Climb) -> bool:
     return climb.has_unlabeled and rungs.finished(climb.out, ALIGNED)
 
 
-def why_not(climb: Climb) -> str:
-    """Why there is too little memory or time for it; empty if there is enough, or it has begun."""
-    if rungs.finished(climb.out, FINETUNED) or climb.plan.get("finetune_batch"):
-        return ""
-    return finetune_memory.lacking(started_from(climb), settings.SMALL_BATCH) or why_no_time(climb)
+def has_begun(climb: Climb) -> bool:
+    """Whether it is finished, or an earlier session has begun it."""
+    return rungs.finished(climb.out, FINETUNED) or bool(climb.plan.get("finetune_batch"))
+
+
+def why_no_memory(climb: Climb) -> str:
+    """Why there is too little memory for it; empty if there is enough, or it has begun."""
+    return "" if has_begun(climb) else finetune_memory.lacking(started_from(climb), settings.SMALL_BATCH)
 
 
 def started_from(climb: Climb) -> Predictor:
@@ -106,8 +109,8 @@ def started_from(climb: Climb) -> Predictor:
 
 
 def why_no_time(climb: Climb) -> str:
-    """Why there is too little time for it; empty if there is enough, or the user has chosen the steps."""
-    if climb.request.steps:
+    """Why there is too little time for it; empty if there is enough, it has begun, or the user has chosen the steps."""
+    if has_begun(climb) or climb.request.steps:
         return ""
     needed_s = least_s(climb, settings.SMALL_BATCH)
     if needed_s > PLANNED * climb.left_s:

@@ -34,16 +34,19 @@ def is_promising(climb: Climb) -> bool:
     return rungs.finished(climb.out, FINETUNED) and finetuned.learns_unlabeled(climb)
 
 
-def why_not(climb: Climb) -> str:
-    """Why there is too little memory or time for it; empty if there is enough, or it has begun."""
-    if rungs.finished(climb.out, NAME) or climb.plan.get(f"{RUN}_steps"):
-        return ""
-    return finetune_memory.lacking(finetuned.started_from(climb), AT_ONCE) or why_no_time(climb)
+def has_begun(climb: Climb) -> bool:
+    """Whether it is finished, or an earlier session has begun it."""
+    return rungs.finished(climb.out, NAME) or bool(climb.plan.get(f"{RUN}_steps"))
+
+
+def why_no_memory(climb: Climb) -> str:
+    """Why there is too little memory for it; empty if there is enough, or it has begun."""
+    return "" if has_begun(climb) else finetune_memory.lacking(finetuned.started_from(climb), AT_ONCE)
 
 
 def why_no_time(climb: Climb) -> str:
-    """Why there is too little time for it; empty if there is enough, or the user has chosen the steps."""
-    if climb.request.steps:
+    """Why there is too little time for it; empty if there is enough, it has begun, or the user has chosen the steps."""
+    if has_begun(climb) or climb.request.steps:
         return ""
     needed_s = LEAST_STEPS * step_s(climb) + around_s(climb)
     if needed_s > PLANNED * climb.left_s:

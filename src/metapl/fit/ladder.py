@@ -146,22 +146,32 @@ def classical_rung(climb: Climb, name: str) -> None:
 
 
 def finetuned_rung(climb: Climb) -> None:
-    """Finetune the pretrained network, if there is one, and there are labels, memory and time for it."""
-    if finetuned.is_promising(climb):
-        train_network(climb, finetuned.FINETUNED, finetuned.why_not(climb), finetuned.train_rung)
+    """Finetune the pretrained network, if there is one, and there are labels, time and memory for it."""
+    if finetuned.is_promising(climb) and has_room(
+        climb, finetuned.FINETUNED, finetuned.why_no_time, finetuned.why_no_memory
+    ):
+        train_network(climb, finetuned.FINETUNED, finetuned.train_rung)
 
 
 def finetuned_mpl_rung(climb: Climb) -> None:
-    """Train the finetuned network on with Meta Pseudo Labels, if there is one, and memory and time for it."""
-    if finetuned_mpl.is_promising(climb):
-        train_network(climb, finetuned_mpl.NAME, finetuned_mpl.why_not(climb), finetuned_mpl.train_rung)
+    """Train the finetuned network on with Meta Pseudo Labels, if there is one, and time and memory for it."""
+    if finetuned_mpl.is_promising(climb) and has_room(
+        climb, finetuned_mpl.NAME, finetuned_mpl.why_no_time, finetuned_mpl.why_no_memory
+    ):
+        train_network(climb, finetuned_mpl.NAME, finetuned_mpl.train_rung)
 
 
-def train_network(climb: Climb, name: str, why_not: str, train_rung: Callable[[Climb, float], Predictions]) -> None:
+def has_room(climb: Climb, name: str, no_time: Callable[[Climb], str], no_memory: Callable[[Climb], str]) -> bool:
+    """Whether there is enough time and memory for a rung; if not, note why it is left out."""
+    if why := no_time(climb):
+        climb.left_out[name] = why
+    elif why := no_memory(climb):
+        climb.not_tried[name] = why
+    return not why
+
+
+def train_network(climb: Climb, name: str, train_rung: Callable[[Climb, float], Predictions]) -> None:
     """Finetune a network in most of the time that is left."""
-    if why_not:
-        climb.left_out[name] = why_not
-        return
     with attempt(climb, name, finetuned.SHARE) as began:
         if began is None:
             return
@@ -214,9 +224,7 @@ def ensemble(climb: Climb) -> None:
 
 def network_rungs(climb: Climb) -> None:
     """Train a network itself, if it is asked for, or if nothing is pretrained and there is time."""
-    asked = climb.request.network != "auto"
-    if not asked and (why := why_no_network(climb)):
-        climb.left_out.setdefault(network.NETWORK, why)
+    if climb.request.network == "auto" and not has_room(climb, network.BASELINE, too_late, hopeless):
         return
     some = climb.features
     network.write_list(climb.out, some)
@@ -234,15 +242,26 @@ def network_rungs(climb: Climb) -> None:
             complete(climb, Rung(about, time.monotonic() - began, predictions, "; ".join(chosen.reasons)))
 
 
-def why_no_network(climb: Climb) -> str:
-    """Why training a network itself is not worth trying; empty if it is."""
-    if rungs.finished(climb.out, network.BASELINE) or climb.plan.get("network"):
+def too_late(climb: Climb) -> str:
+    """Why there is too little time to train a network itself; empty if there is enough, or it has begun."""
+    if has_network(climb) or hopeless(climb):
         return ""
-    if climb.features.settings.encoder != "patches" and not climb.request.init_from and runtime.is_cpu():
-        return "on a CPU, an untrained network would hardly reach the pretrained one; --network trains a small one"
     if climb.clock.left_s < max(LEAST_FOR_A_NETWORK_S, climb.clock.budget_s / 4):
         return "too little time was left to train a network"
     return ""
+
+
+def hopeless(climb: Climb) -> str:
+    """Why training a network itself is not worth trying, however much time there is; empty if it is."""
+    has_better = climb.features.settings.encoder != "patches" and not climb.request.init_from
+    if has_better and runtime.is_cpu() and not has_network(climb):
+        return "on a CPU, an untrained network would hardly reach the pretrained one; --network trains a small one"
+    return ""
+
+
+def has_network(climb: Climb) -> bool:
+    """Whether a network is trained, or an earlier session has begun to."""
+    return rungs.finished(climb.out, network.BASELINE) or bool(climb.plan.get("network"))
 
 
 def finish(

@@ -134,7 +134,7 @@ CHOSEN_BY = (
 def left_out(verdict: Mapping[str, Any]) -> list[str]:
     """Which rungs were left out, and why: a sentence for each reason."""
     reasons: dict[str, list[str]] = {}
-    for name, why in verdict["left_out"].items():
+    for name, why in (verdict["left_out"] | verdict.get("not_tried", {})).items():
         reasons.setdefault(why, []).append(TITLES.get(name, name))
     return [f"Left out: {', '.join(titles)}, because {why}." for why, titles in reasons.items()]
 

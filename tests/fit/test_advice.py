@@ -1,0 +1,45 @@
+"""What more time, a GPU or more memory would bring: a sentence for what each of them can change, and no other."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from metapl.fit import advice, ladder
+from metapl.fit.request import Request
+
+
+def said(left_out: dict[str, str], not_tried: dict[str, str]) -> str:
+    ladder = [{"seconds": 3.0}, {"seconds": 240.0}]
+    return " ".join(advice.sentences({"left_out": left_out, "not_tried": not_tried, "ladder": ladder}, None, 0))
+
+
+def test_more_time_is_recommended_only_for_what_lacked_time():
+    both = said({"uda": "no time was left"}, {"finetuned": "it needs about 4.0 GB of memory, and 2.0 GB are free"})
+    assert "With an hour more, or on a GPU, what was left out could be tried: UDA heads." in both
+    assert "With a GPU, or more memory, this could be tried: the pretrained network, finetuned." in both
+    assert said({}, {}).startswith("An hour more, or a GPU, would change little")
+    assert said({}, {"baseline": "on a CPU"}).startswith("An hour more would change little")
+    assert "4 min" in said({}, {})
+
+
+def on_the_way(encoder: str, left_s: float = 1000.0) -> SimpleNamespace:
+    return SimpleNamespace(
+        out=SimpleNamespace(),
+        features=SimpleNamespace(settings=SimpleNamespace(encoder=encoder)),
+        request=Request(),
+        plan={},
+        clock=SimpleNamespace(left_s=left_s, budget_s=1000.0),
+        left_out={},
+        not_tried={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("encoder", "left_s", "left_out", "not_tried"),
+    [("patches", 1000.0, [], []), ("patches", 200.0, ["baseline"], []), ("network", 200.0, [], ["baseline"])],
+)
+def test_why_no_network_is_trained(encoder, left_s, left_out, not_tried, monkeypatch):
+    monkeypatch.setattr(ladder.rungs, "finished", lambda out, name: False)
+    climb = on_the_way(encoder, left_s)
+    assert ladder.has_room(climb, "baseline", ladder.too_late, ladder.hopeless) == (not left_out + not_tried)
+    assert (list(climb.left_out), list(climb.not_tried)) == (left_out, not_tried)
