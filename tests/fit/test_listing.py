@@ -8,8 +8,9 @@ import pytest
 from PIL import Image
 
 from metapl.data import pictures
-from metapl.fit import listing
-from metapl.fit.examine import examine, read_roles
+from metapl.fit import examine as examining
+from metapl.fit import listing, roles
+from metapl.fit.examine import examine, read_roles, remark_on_unread
 from metapl.fit.listing import Listing, make_listing
 from metapl.schema import ConfigError
 from tests.fit.pictures import console, save
@@ -108,3 +109,40 @@ def test_the_runs_read_the_roles_that_were_written(tmp_path, kind):
             "test",
             "unlabeled",
         }
+
+
+def test_it_is_said_if_not_all_unlabelled_pictures_could_be_checked(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        save(
+            tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8)
+        )
+    for number in range(100):
+        save(tmp_path / "unlabeled" / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8))
+    source = read_roles(str(tmp_path), ())
+    assert remark_on_unread(source, examine(source, console())) == ()
+    monkeypatch.setattr(examining, "UNLABELED_S", 0.0)
+    examined = examine(source, console())
+    assert len(make_listing(examined, False, 0).roles["unlabeled"].images) == 32
+    assert remark_on_unread(source, examined) == (
+        "unlabeled: 32 of 100 pictures are used, drawn at random: there was no time to check the others",
+    )
+
+
+def test_of_a_large_test_part_some_pictures_measure_and_none_of_the_others_is_learnt_from(tmp_path, monkeypatch):
+    monkeypatch.setattr(roles, "MOST_TEST", 10)
+    rng = np.random.default_rng(0)
+    for number in range(8):
+        save(
+            tmp_path / "labeled" / ("cat", "dog")[number % 2] / f"{number}.png", rng.integers(0, 256, (8, 8), np.uint8)
+        )
+    for number in range(30):
+        picture = rng.integers(0, 256, (8, 8), np.uint8)
+        save(tmp_path / "test" / ("cat", "dog")[number % 2] / f"{number}.png", picture)
+        save(tmp_path / "unlabeled" / f"copy-{number}.png", picture)
+        save(tmp_path / "unlabeled" / f"new-{number}.png", 255 - picture)
+    listed = listing_of(tmp_path)
+    assert len(listed.roles["test"].images) == 10
+    assert set(listed.roles["test"].labels.tolist()) == {0, 1}
+    assert all(path.name.startswith("new") for path in listed.roles["unlabeled"].images.paths)
+    assert "test: 10 of 30 pictures measure the models, drawn at random" in listed.remarks

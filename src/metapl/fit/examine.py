@@ -1,4 +1,8 @@
-"""Read the user's pictures by role, check the classes, and audit every picture."""
+"""Read the user's pictures by role, check the classes, and audit the pictures.
+
+Every labelled, val and test picture is audited. The first model waits for this, so of very many or very large
+unlabelled pictures, a random part is audited, and only that part is used.
+"""
 
 from pathlib import Path
 
@@ -19,6 +23,7 @@ from metapl.data.splits.select import select_roles
 from metapl.data.splits.split import PartRows, make_split
 from metapl.schema import ConfigError
 
+UNLABELED_S = 25.0  # seconds in which unlabelled pictures are checked
 OWN_PICTURES = (Folder, csv_list.CsvList, npz.Npz, webdataset.WebDataset, parquet.Parquet)
 
 
@@ -56,7 +61,19 @@ def check_classes(class_names: tuple[str, ...], labels: NDArray[np.int32]) -> No
 
 
 def examine(source: Source, console: Console) -> Audit:
-    """Read every picture once, and print the findings."""
-    result = audit.audit(source, console)
+    """Read the pictures once, and print the findings; the result's source has those that were read."""
+    result = audit.audit(source, console, seconds={"unlabeled": UNLABELED_S})
     audit_table.show(result, console)
     return result
+
+
+def remark_on_unread(source: Source, examined: Audit) -> tuple[str, ...]:
+    """Say how many unlabelled pictures are used if they are not all that the source has."""
+    if "unlabeled" not in source.parts:
+        return ()
+    total, used = len(source.parts["unlabeled"].images), len(examined.source.parts["unlabeled"].images)
+    if used == total:
+        return ()
+    return (
+        f"unlabeled: {used:,} of {total:,} pictures are used, drawn at random: there was no time to check the others",
+    )

@@ -23,7 +23,7 @@ from metapl.fit import after, clock, ladder, listing, network, report, rung
 from metapl.fit.climb import Climb
 from metapl.fit.conclude import conclude
 from metapl.fit.duration import seconds
-from metapl.fit.examine import examine, read_roles
+from metapl.fit.examine import examine, read_roles, remark_on_unread
 from metapl.fit.folder import (
     DATA,
     LEFT_BY_A_KILL,
@@ -119,14 +119,17 @@ def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, 
 def _examine(data: str, request: Request, console: Console) -> tuple[Audit, Listing, list[dict[str, Any]]]:
     """Read and check the pictures, and give each its role; with --after, also return the fits so far."""
     source = read_roles(data, ())
-    if not request.after:
-        result = examine(source, console)
-        return result, listing.make_listing(result, request.allow_duplicates, request.seed), []
-    before = after.read(Path(request.after))
-    source, remark = after.with_labels(source, before)
+    remarks: tuple[str, ...] = ()
+    held_out: frozenset[str] = frozenset()
+    history: list[dict[str, Any]] = []
+    if request.after:
+        before = after.read(Path(request.after))
+        source, remark = after.with_labels(source, before)
+        remarks, held_out, history = (remark,), before.held_out, before.history
     result = examine(source, console)
-    listed = listing.make_listing(result, request.allow_duplicates, request.seed, before.held_out)
-    return result, listed._replace(remarks=(remark, *listed.remarks)), before.history
+    listed = listing.make_listing(result, request.allow_duplicates, request.seed, held_out)
+    remarks += remark_on_unread(source, result)
+    return result, listed._replace(remarks=remarks + listed.remarks), history
 
 
 def _write_data(out: Path, examined: Audit, listed: Listing, history: list[dict[str, Any]]) -> None:

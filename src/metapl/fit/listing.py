@@ -20,7 +20,7 @@ from metapl.data.sources.dataset import Role
 from metapl.data.sources.source import Files, Images, InMemory, Part, PictureConfig
 from metapl.data.splits.select import join, take
 from metapl.fit.examine import check_classes
-from metapl.fit.roles import MeasuredOn, Rows, assign_roles, group_copies, keep_held_out
+from metapl.fit.roles import MeasuredOn, Rows, assign_roles, group_copies, keep_held_out, measured_rows
 from metapl.schema import ConfigError
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
@@ -67,7 +67,7 @@ def make_listing(audit: Audit, allow_duplicates: bool, seed: int, held_out: froz
     roles: dict[Role, Part] = {
         "labeled": _rows_of(labeled, rows.labeled),
         "val": _rows_of(val, rows.val_part_val),
-        "test": _joined(test, _good_part(audit, "test", good)),
+        "test": _joined(test, _measured(_good_part(audit, "test", good), seed, remarks)),
         "unlabeled": _good_part(audit, "unlabeled", good),
     }
     if not len(roles["unlabeled"].images):
@@ -144,6 +144,14 @@ def _remark_on_several_labels(audit: Audit, rows: Rows, remarks: list[str]) -> N
         labels.setdefault(digest, set()).add(int(audit.source.parts["labeled"].labels[row]))
     if count := sum(len(of_picture) > 1 for of_picture in labels.values()):
         remarks.append(f"labeled: {counted(count, 'picture')} with several labels, of which at most one can be right")
+
+
+def _measured(test: Part, seed: int, remarks: list[str]) -> Part:
+    """The pictures of the test part that measure the models."""
+    rows = measured_rows(len(test.images), seed)
+    if len(rows) < len(test.images):
+        remarks.append(f"test: {len(rows):,} of {len(test.images):,} pictures measure the models, drawn at random")
+    return _rows_of(test, rows)
 
 
 def _remark_on_unmeasured(

@@ -17,7 +17,7 @@ from metapl.data.audit.survey import Survey
 from metapl.schema import ConfigError
 
 TEST_SHARE = 0.2  # of each class's labelled pictures
-MOST_TEST, MOST_VAL = 5000, 2000  # more would make no interval much narrower
+MOST_TEST, MOST_VAL = 2000, 2000  # more delay the first model, and make no interval much narrower
 MOST_COPIES = 10  # if more pictures than these share a perceptual hash, they are simple rather than copies
 
 Rows = NDArray[np.int64]
@@ -55,6 +55,11 @@ def assign_roles(
             "more pictures, or add a test part (docs/data.md)"
         )
     return RoleRows(labeled, test, val_part, none, "labelled pictures")
+
+
+def measured_rows(count: int, seed: int) -> Rows:
+    """Which pictures of a test part measure the models: all, or MOST_TEST drawn at random."""
+    return np.sort(np.random.RandomState(seed).permutation(count)[:MOST_TEST])
 
 
 def keep_held_out(rows: RoleRows, held_out: NDArray[np.bool_]) -> RoleRows:

@@ -199,3 +199,26 @@ def test_the_table_shows_names_with_brackets(tmp_path: Path) -> None:
     console.file.close()
     assert "[red]bad.png" in shown.replace("\n", "")
     assert "problem:" in shown
+
+
+def test_of_a_part_with_a_time_limit_only_the_pictures_that_were_read_remain(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(surveys, "CHUNK", 2)
+    paths = [save(tmp_path, f"{i:02}.png", noise(i)) for i in range(12)]
+    paths[3].write_text("no picture")
+    whole = run(source(unlabeled=files(*paths)))
+    ample = audit(source(unlabeled=files(*paths)), Console(quiet=True), seconds={"unlabeled": 60.0})
+    assert ample.source.parts["unlabeled"].images == whole.source.parts["unlabeled"].images
+    assert np.array_equal(ample.surveys["unlabeled"].digests, whole.surveys["unlabeled"].digests)
+    assert ample.surveys["unlabeled"].unreadable == whole.surveys["unlabeled"].unreadable
+
+    short = audit(source(unlabeled=files(*paths)), Console(quiet=True), seconds={"unlabeled": 0.0})
+    kept = short.source.parts["unlabeled"].images.paths
+    assert len(kept) == len(short.surveys["unlabeled"].readable) == 2  # the first chunk
+    rows = [paths.index(path) for path in kept]
+    assert rows == sorted(rows)
+    assert np.array_equal(short.surveys["unlabeled"].digests, whole.surveys["unlabeled"].digests[rows])
+
+
+def test_all_arrays_are_read_whatever_the_limit() -> None:
+    found = audit(source(unlabeled=in_memory("a", [1, 2, 3], [0, 1, 2])), Console(quiet=True), seconds={"unlabeled": 0})
+    assert len(found.surveys["unlabeled"].readable) == 3

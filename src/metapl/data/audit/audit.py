@@ -10,6 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from metapl.data.audit import duplicates
 from metapl.data.audit.duplicates import Duplicates, PicturePlace
 from metapl.data.audit.near import MAX_DISTANCE
-from metapl.data.audit.survey import Survey, survey
+from metapl.data.audit.survey import Survey, survey, survey_within
 from metapl.data.audit.wording import counted
 from metapl.data.sources.source import Part, Source
 
@@ -40,6 +41,7 @@ class Check:
 
 
 DEFAULT = Check()
+NO_LIMITS: Mapping[str, float] = {}
 Severity = Literal["problem", "note"]
 
 
@@ -64,14 +66,21 @@ class Audit(NamedTuple):
         return tuple(finding for finding in self.findings if finding.severity == "problem")
 
 
-def audit(source: Source, console: Console, check: Check = DEFAULT) -> Audit:
-    """Read every picture of every part once and compare them all."""
+def audit(source: Source, console: Console, check: Check = DEFAULT, seconds: Mapping[str, float] = NO_LIMITS) -> Audit:
+    """Read every picture of every part once and compare them all.
+
+    Of the parts that `seconds` names, as many pictures are read as that time allows; the result's source has no others.
+    """
     columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TextColumn("pictures"))
     with Progress(*columns, TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(), console=console) as bar:
-        surveys = {}
+        parts, surveys = dict(source.parts), {}
         for name, part in source.parts.items():
-            task = bar.add_task(name, total=len(part.images))
-            surveys[name] = survey(part.images, lambda count, task=task: bar.advance(task, count))  # type: ignore[misc]
+            advance = partial(bar.advance, bar.add_task(name, total=len(part.images)))
+            if name in seconds:
+                parts[name], surveys[name] = survey_within(part, seconds[name], advance)
+            else:
+                surveys[name] = survey(part.images, advance)
+    source = source._replace(parts=parts)
     copies = duplicates.find(surveys, check.near)
     return Audit(source, surveys, copies, tuple(_findings(source, surveys, copies, check)))
 

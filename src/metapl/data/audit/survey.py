@@ -1,7 +1,8 @@
-"""Read every picture of a part once: can it be read, how large is it, what are its fingerprints."""
+"""Read the pictures of a part once: can it be read, how large is it, what are its fingerprints."""
 
 import io
 import os
+import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +17,10 @@ from metapl.data.audit.hashing import Hashes
 from metapl.data.reading.decode import stored_as
 from metapl.data.reading.packed import Packed
 from metapl.data.reading.read_ahead import in_order
-from metapl.data.sources.source import BadImage, Files, Images, Records
+from metapl.data.sources.source import BadImage, Files, Images, InMemory, Part, Records
+from metapl.data.splits.select import take
 
-CHUNK = 128  # pictures that a thread takes at a time
+CHUNK = 32  # pictures that a thread takes at a time: seconds of work if they are large photos
 ENOUGH = 512  # pixels on the shorter side that fingerprints need; large JPEGs come reduced, several times as fast
 EVEN = 16  # of 256 shades: a picture with fewer between its darkest and brightest pixel is blank
 
@@ -45,14 +47,40 @@ class Survey(NamedTuple):
     even: tuple[str, ...]  # names of pictures that are blank or nearly so
 
 
-def survey(images: Images, advance: Advance = lambda count: None) -> Survey:
-    """Read every picture, with several threads. A picture that cannot be read is listed, not raised as an error."""
+def survey_within(part: Part, seconds: float, advance: Advance = lambda count: None) -> tuple[Part, Survey]:
+    """Read as many of a part's pictures as this time allows, drawn at random; return them and their survey."""
+    if isinstance(part.images, InMemory):  # nothing to decode: all are read within seconds
+        return part, survey(part.images, advance)
+    order, ends = np.random.RandomState(0).permutation(len(part.images)), time.monotonic() + seconds
+    seen = survey(take(part.images, order), advance, lambda: time.monotonic() > ends)
+    rows = order[: len(seen.readable)]
+    given = np.argsort(rows)  # the order in which the source has them
+    place = np.argsort(given)
+    seen = seen._replace(
+        readable=seen.readable[given],
+        digests=seen.digests[given],
+        hashes=seen.hashes[given],
+        unreadable=tuple(sorted(bad._replace(row=int(place[bad.row])) for bad in seen.unreadable)),
+        even=tuple(sorted(seen.even)),
+    )
+    return Part(take(part.images, rows[given]), part.labels[rows[given]]), seen
+
+
+def survey(
+    images: Images, advance: Advance = lambda count: None, is_time_up: Callable[[], bool] = lambda: False
+) -> Survey:
+    """Read every picture, or the first ones until time is up, with several threads.
+
+    A picture that cannot be read is listed, not raised as an error.
+    """
     # Decoders and hashes release Python's lock: one thread waits for the disk while another works.
     threads = min(os.cpu_count() or 1, 16)
     pieces = []
     for piece in in_order(partial(_survey_chunk, images), range(0, len(images), CHUNK), threads, 4 * threads):
         pieces.append(piece)
         advance(len(piece.readable))
+        if is_time_up():
+            break
     return Survey(
         np.concatenate([np.empty(0, bool), *(piece.readable for piece in pieces)]),
         np.concatenate([np.empty(0, "V16"), *(piece.digests for piece in pieces)]),
