@@ -16,7 +16,11 @@ from metapl import config as configs
 from metapl import models
 from metapl.evaluate import predictor
 from metapl.features import network as encoders
-from metapl.fit import finetuned, fit, head_runs, ladder, rung
+from metapl.fit import encode, finetuned, fit, head_runs, ladder, network, pair, rung
+from metapl.fit.climb import Climb
+from metapl.fit.clock import Clock
+from metapl.fit.kept_features import RoleFeatures
+from metapl.fit.plan import Plan
 from metapl.fit.request import Request
 from metapl.models import convolution, efficientnet, onednn
 from metapl.models.efficientnet_lite import EfficientNetLite
@@ -219,6 +223,55 @@ def test_a_kill_between_its_runs_changes_nothing(place, finished, monkeypatch):
     assert (out / "finetuned" / "weights.safetensors").read_bytes() == (
         finished / "finetuned" / "weights.safetensors"
     ).read_bytes()
+
+
+def test_the_pair_has_the_weights_of_both_networks_and_predicts_what_it_was_judged_by(with_few_labels):
+    both, frozen, tuned = (
+        load_file(with_few_labels / name / "weights.safetensors") for name in ("pair", "aligned", "finetuned")
+    )
+    for side, single in (("first", frozen), ("second", tuned)):
+        own = {name: weights for name, weights in single.items() if "/encoder/" in name}
+        assert len(own) > 10
+        for name, weights in own.items():
+            np.testing.assert_array_equal(both[name.replace("/encoder/", f"/encoder/{side}/")], weights)
+    model, judged = predictor.load(with_few_labels / "pair"), rung.read(with_few_labels, "pair").predictions
+    with (with_few_labels / "pictures.csv").open(newline="", encoding="utf-8") as file:
+        tested = [Path(row["path"]) for row in csv.DictReader(file) if row["split"] == "test"]
+    predicted = model.probabilities(np.stack([model.read(path) for path in tested]))
+    np.testing.assert_allclose(predicted, np.exp(judged.test), atol=0.02)  # it was judged on rounded features
+    assert json.loads((with_few_labels / "model.json").read_text())["run"] == "pair"
+
+
+def test_the_pair_is_validated_by_a_head_and_a_network_that_have_not_seen_the_fold(place, with_few_labels, monkeypatch):
+    heads = []
+    train = pair.classical.aligned_training
+    monkeypatch.setattr(
+        pair.classical, "aligned_training", lambda x, y, *rest: heads.append((x, y)) or train(x, y, *rest)
+    )
+    monkeypatch.setattr(pair, "write_composed", lambda *args: None)
+    facts = json.loads((with_few_labels / "data.json").read_text())
+    request = Request(mirror=False, init_from=str(place / "tiny.safetensors"))
+    on_it = Climb(with_few_labels, request, facts, Clock(600.0, 0.0), console(), Plan(with_few_labels))
+    encode.encode_labeled(on_it)
+    encode.encode_unlabeled(on_it)
+    predictions = pair.train_rung(on_it, lambda: None)
+    assert [len(y) for _, y in heads] == [48, 60]
+    check, whole = (np.load(with_few_labels / name / "features.npz")["labeled"] for name in RUNS)
+    width = check.shape[1]
+    held = network.held_out(on_it.features)
+    for (x, _), own in zip(heads, (check[~held], whole), strict=True):
+        assert np.corrcoef(x[:, width:].ravel(), own.ravel())[0, 1] > 0.9999
+    known = ~np.isnan(predictions.validation).any(-1)
+    np.testing.assert_array_equal(known, held)
+
+
+@pytest.mark.parametrize("stretched", [1.0, 50.0])
+def test_both_networks_of_a_pair_count_the_same(stretched):
+    draw = np.random.default_rng(0)
+    roles = {role: draw.normal(size=(20, 3)).astype(np.float32) for role in ("labeled", "val", "test", "unlabeled")}
+    frozen, own = RoleFeatures(**roles), RoleFeatures(**{role: stretched * x + 7 for role, x in roles.items()})
+    x = pair.joined(frozen, own, pair.ratio(frozen, own)).unlabeled
+    assert pair.spread(x[:, :3]) == pytest.approx(pair.spread(x[:, 3:]), rel=1e-5)
 
 
 def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNamespace:

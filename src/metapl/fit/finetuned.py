@@ -31,6 +31,7 @@ there are no folds, and both runs know all labels.
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import numpy as np
@@ -38,18 +39,17 @@ import numpy as np
 from metapl import config as configs
 from metapl import recipe
 from metapl.config import Config
-from metapl.data.sources.dataset import Role
-from metapl.data.splits.select import take
 from metapl.evaluate import predictor
 from metapl.evaluate.predictor import Predictor
-from metapl.fit import classical, finetune_memory, listing, network
+from metapl.fit import classical, finetune_memory, kept_features, listing, network
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
-from metapl.fit.encoded import Encoded, Labels, Rows, Values
+from metapl.fit.encoded import Encoded, Labels, Values
 from metapl.fit.heads import kept as kept_heads
 from metapl.fit.heads import log_probabilities
+from metapl.fit.kept_features import RoleFeatures
 from metapl.fit.rung import Logits, Predictions
 from metapl.fit.train import train
 from metapl.models.assemble import Encoder, Head, taken_apart
@@ -160,13 +160,9 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
     step_s = climb.plan.get("finetune_step_s") or step_s
     train_run(climb, ALL, CHECK, steps_in(ends - time.monotonic(), step_s), lambda: given)
     model = mean_of(climb, head_rung(climb), ALL)
-    unlabeled = features_by(model, some, "unlabeled", some.judged_pictures)
-    head = head_on(climb, model, features_by(model, some, "labeled"), some.labels, unlabeled)
-    predictions = Predictions(
-        first.validation if some.folds else log_probabilities([head], features_by(model, some, "val")),
-        log_probabilities([head], features_by(model, some, "test")),
-        log_probabilities([head], unlabeled),
-    )
+    seen = kept_features.of_run(climb, ALL, model, some.judged_pictures)
+    head = head_on(climb, model, seen.labeled, some.labels, seen.unlabeled)
+    predictions = predicted(some, head, seen, first.validation)
     write_rung(climb, FINETUNED, model, head, predictions)
     return predictions
 
@@ -174,31 +170,47 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
 def after_first_run(climb: Climb) -> Predictions:
     """What the model predicts for the pictures that validate it, and for all unlabelled ones, which it labels.
 
-    Kept beside the run: it takes a minute, and is asked for again after a kill.
+    Kept beside the run: it is asked for again after a kill.
     """
     folder, some = climb.out / CHECK, climb.features
     if not rungs.has_predictions(folder):
         model = mean_of(climb, START, CHECK)
-        unlabeled = features_by(model, some, "unlabeled", some.used if learns_unlabeled(climb) else some.used[:0])
-        judged = unlabeled[some.judged] if learns_unlabeled(climb) else unlabeled
-        head, validation = validated(climb, model, features_by(model, some, "labeled"), judged)
-        rungs.write_predictions(folder, Predictions(validation, validation[:0], log_probabilities([head], unlabeled)))
+        seen = features_after_first_run(climb, model)
+        judged = seen._replace(unlabeled=seen.unlabeled[some.judged] if learns_unlabeled(climb) else seen.unlabeled)
+        head, validation = validated(some, judged, partial(head_on, climb, model))
+        predictions = Predictions(validation, validation[:0], log_probabilities([head], seen.unlabeled))
+        rungs.write_predictions(folder, predictions)
     return rungs.read_predictions(folder)
 
 
-def validated(climb: Climb, model: Predictor, labeled: Values, unlabeled: Values) -> tuple[Head, Logits]:
-    """A head that has not seen the first fold, and what it predicts for the pictures that validate it."""
-    some, held = climb.features, network.held_out(climb.features)
-    head = head_on(climb, model, labeled[~held], some.labels[~held], unlabeled)
+def features_after_first_run(climb: Climb, model: Predictor) -> RoleFeatures:
+    """The features by the network after the first run, which labels all unlabelled pictures that are used."""
+    some = climb.features
+    rows = some.used if learns_unlabeled(climb) else some.used[:0]
+    return kept_features.of_run(climb, CHECK, model, rows, test=False)
+
+
+def validated(
+    some: Encoded, seen: RoleFeatures, train: Callable[[Values, Labels, Values], Head]
+) -> tuple[Head, Logits]:
+    """A head that has not seen the first fold, and what it predicts for the pictures that validate it.
+
+    `train` makes a head from the features and labels of labelled pictures, and the features of unlabelled ones.
+    """
+    held = network.held_out(some)
+    head = train(seen.labeled[~held], some.labels[~held], seen.unlabeled)
     folds = np.full((len(held), len(some.class_names)), np.nan, np.float32)
-    folds[held] = log_probabilities([head], labeled[held])
-    return head, some.validation(folds, log_probabilities([head], features_by(model, some, "val")))
+    folds[held] = log_probabilities([head], seen.labeled[held])
+    return head, some.validation(folds, log_probabilities([head], seen.val))
 
 
-def features_by(model: Predictor, some: Encoded, role: Role, rows: Rows | None = None) -> Values:
-    """The network's features of a role's pictures, or of these rows of them."""
-    images = some.prepared.pictures.images(role)
-    return network.features(model, images if rows is None else take(images, rows))
+def predicted(some: Encoded, head: Head, seen: RoleFeatures, validation: Logits) -> Predictions:
+    """What a head that has seen all labels predicts; `validation` is by one that has not, if there are folds."""
+    return Predictions(
+        validation if some.folds else log_probabilities([head], seen.val),
+        log_probabilities([head], seen.test),
+        log_probabilities([head], seen.unlabeled),
+    )
 
 
 def head_on(climb: Climb, model: Predictor, labeled: Values, labels: Labels, unlabeled: Values) -> Head:

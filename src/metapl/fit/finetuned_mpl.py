@@ -9,13 +9,13 @@ Neither network has seen the first fold, whose pictures validate the rung. So it
 """
 
 import time
+from functools import partial
 
-from metapl.fit import finetune_memory, finetuned, network
+from metapl.fit import finetune_memory, finetuned, kept_features, network
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
 from metapl.fit.finetuned import CHECK, COMPILING_S, FINETUNED, LEAST_STEPS, MOST_STEPS, PLANNED, START, TESTED
-from metapl.fit.heads import log_probabilities
 from metapl.fit.rung import Predictions
 from metapl.fit.train import train
 from metapl.recipe import finetuned as settings
@@ -75,13 +75,9 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
     base = finetuned.base_settings(climb, LIST, CHECK)
     train(climb.out / RUN, settings.mpl_settings(base, steps), climb.console)
     model = finetuned.mean_of(climb, START, RUN)
-    labeled = finetuned.features_by(model, some, "labeled")
-    unlabeled = finetuned.features_by(model, some, "unlabeled", some.judged_pictures)
-    head = finetuned.head_on(climb, model, labeled, some.labels, unlabeled)
-    predictions = Predictions(
-        finetuned.validated(climb, model, labeled, unlabeled)[1],
-        log_probabilities([head], finetuned.features_by(model, some, "test")),
-        log_probabilities([head], unlabeled),
-    )
+    seen = kept_features.of_run(climb, RUN, model, some.judged_pictures)
+    train_head = partial(finetuned.head_on, climb, model)
+    head = train_head(seen.labeled, some.labels, seen.unlabeled)
+    predictions = finetuned.predicted(some, head, seen, finetuned.validated(some, seen, train_head)[1])
     finetuned.write_rung(climb, NAME, model, head, predictions)
     return predictions

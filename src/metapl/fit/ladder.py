@@ -3,6 +3,7 @@
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
     aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
     finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
+    pair               one head on the features of both networks, the pretrained and the finetuned one
     self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     uda, fixmatch, mpl heads on the features, several seeds at once
@@ -22,7 +23,7 @@ import numpy as np
 
 from metapl.config import Config, Stage
 from metapl.evaluate import predictor
-from metapl.fit import classical, finetuned, finetuned_mpl, head_runs, leave_out_foreign, network, select
+from metapl.fit import classical, finetuned, finetuned_mpl, head_runs, leave_out_foreign, network, pair, select
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb, listening
 from metapl.fit.clock import in_words
@@ -68,6 +69,7 @@ def go_on(climb: Climb) -> None:
         classical_rung(climb, usual)
     curve(climb)  # after the usual choice, which matters more if the time is short
     finetuned_rung(climb)  # before rungs that take less time, but that are hardly ever chosen
+    pair_rung(climb)
     if climb.has_unlabeled:
         for name in others:
             classical_rung(climb, name)
@@ -151,6 +153,19 @@ def finetuned_rung(climb: Climb) -> None:
         climb, finetuned.FINETUNED, finetuned.why_no_time, finetuned.why_no_memory
     ):
         train_network(climb, finetuned.FINETUNED, finetuned.train_rung)
+
+
+def pair_rung(climb: Climb) -> None:
+    """Train a head on the pretrained and the finetuned network together, if there are both."""
+    if not pair.is_promising(climb):
+        return
+    with attempt(climb, pair.NAME, share=0.9) as began:
+        if began is None:
+            return
+        with listening(climb) as stop:
+            predictions = pair.train_rung(climb, partial(stop.check, TITLES[pair.NAME], GOES_ON))
+        about = About(pair.NAME, TITLES[pair.NAME], "network", True)
+        complete(climb, Rung(about, time.monotonic() - began, predictions))
 
 
 def finetuned_mpl_rung(climb: Climb) -> None:

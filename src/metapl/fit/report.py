@@ -125,9 +125,9 @@ def markdown(verdict: Mapping[str, Any]) -> str:
 
 
 CHOSEN_BY = (
-    "The model to use is the finetuned network if there is one, else self-training with aligned labels, unless another "
-    "one was clearly better in validation: on labelled pictures that the model predicting them was not trained on, and "
-    "that are not among the measured ones."
+    "The model to use is the finetuned network, if there is one (with the pretrained one beside it if there are "
+    "unlabelled pictures); else self-training with aligned labels, unless another was clearly better in validation: "
+    "on labelled pictures that the model predicting them was not trained on, and that are not among the measured ones."
 )
 
 

@@ -24,6 +24,7 @@ Kind = Literal["linear", "heads", "network"]
 TITLES = {
     "linear": "logistic regression on the labels",
     "finetuned": "the pretrained network, finetuned",
+    "pair": "the pretrained and the finetuned network together",
     "finetuned_mpl": "the finetuned network with Meta Pseudo Labels",
     "self_training": "self-training",
     "label_spreading": "label spreading",

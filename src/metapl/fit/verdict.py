@@ -19,6 +19,7 @@ from metapl.fit.scores import PictureFacts
 LINEAR = "linear"  # the name of scikit-learn's answer
 ALONE = (
     "finetuned",
+    "pair",
     "finetuned_mpl",
 )  # rungs that have no counterpart without unlabelled pictures: they say nothing about these
 FORMAT = 3

@@ -13,6 +13,7 @@ from metapl.models import (
     efficientnet_lite,
     heads,
     mlp,
+    pair,
     patches,
     reduced_teacher,
     resnet,
@@ -33,8 +34,14 @@ MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
     vit.ViT: vit.build,
     reduced_teacher.ReducedTeacher: reduced_teacher.build,
     patches.Patches: patches.build,
-    heads.Heads: lambda config, classes: heads.build(config, classes, MODELS[type(config.encoder)](config.encoder, 1)),
+    heads.Heads: lambda config, classes: heads.build(config, classes, inner(config.encoder)),
+    pair.Pair: lambda config, classes: pair.build(classes, inner(config.network), inner(config.network)),
 }
+
+
+def inner(config: ModelConfig) -> nn.Module:
+    """Make a network whose own classifier is left out."""
+    return MODELS[type(config)](config, 1)
 
 
 def build(config: ModelConfig, classes: int) -> Network:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
+from metapl.models.pair import FIRST, SECOND, Pair
 from metapl.schema import ConfigError
 from metapl.types import Weights
 
@@ -63,6 +64,25 @@ def assemble(encoder: Encoder, heads: Sequence[Head]) -> Assembled:
             }
     model = dataclasses.replace(encoder.model, groups=tuple(groups))
     return Assembled(model, Weights(params, encoder.weights.stats))
+
+
+def side_by_side(first: Encoder, second: Encoder, factor: float) -> Encoder:
+    """Make one encoder of two networks of one kind: its features are [F_1, factor · F_2] of theirs, F_1 and F_2."""
+    same_heads = dataclasses.replace(second.model, groups=first.model.groups)
+    if first.model != same_heads or first[2:] != second[2:]:
+        raise ConfigError("only two encoders with the same settings can be put side by side")
+    params, scales = ([encoder.weights.params[part] for encoder in (first, second)] for part in ("encoder", "scale"))
+    stats = [encoder.weights.stats.get("encoder", {}) for encoder in (first, second)]
+    scale = {
+        "mean": jnp.concatenate([scale["mean"] for scale in scales]),
+        "factor": jnp.concatenate([scales[0]["factor"], factor * scales[1]["factor"]]),
+    }
+    names = (FIRST, SECOND)
+    weights = Weights(
+        {"encoder": dict(zip(names, params, strict=True)), "scale": scale},
+        {"encoder": dict(zip(names, stats, strict=True))},
+    )
+    return first._replace(model=dataclasses.replace(first.model, encoder=Pair(first.model.encoder)), weights=weights)
 
 
 def taken_apart(

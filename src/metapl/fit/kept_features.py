@@ -1,0 +1,59 @@
+"""Features by a finetuned network, kept beside its run: computing them takes minutes, and several rungs need them.
+
+They are rounded to float16, as those of the frozen encoder are, whether they are computed or read again.
+"""
+
+import io
+from typing import NamedTuple
+
+import numpy as np
+
+from metapl.data.sources.dataset import Role
+from metapl.data.splits.select import take
+from metapl.evaluate.predictor import Predictor
+from metapl.fit import network
+from metapl.fit.climb import Climb
+from metapl.fit.encoded import Encoded, Rows, Values
+from metapl.fit.folder import explaining_damage
+from metapl.fit.listing import GOES_ON
+from metapl.system.disk import explaining_disk_errors, write_atomically
+
+FILE = "features.npz"
+
+
+class RoleFeatures(NamedTuple):
+    """Features of pictures by role."""
+
+    labeled: Values
+    val: Values
+    test: Values
+    unlabeled: Values
+
+
+def of_run(climb: Climb, run: str, model: Predictor, unlabeled: Rows, test: bool = True) -> RoleFeatures:
+    """The model's features of all labelled, val and test pictures, and of these rows of the unlabelled ones."""
+    path, some = climb.out / run / FILE, climb.features
+    if not path.is_file():
+        of_test = slice(None) if test else slice(0)
+        computed = RoleFeatures(
+            _features(model, some, "labeled", slice(None)),
+            _features(model, some, "val", slice(None)),
+            _features(model, some, "test", of_test),
+            _features(model, some, "unlabeled", unlabeled),
+        )
+        file = io.BytesIO()
+        np.savez(file, **{role: values.astype(np.float16) for role, values in computed._asdict().items()})
+        with explaining_disk_errors(path.parent, GOES_ON):
+            write_atomically(path, file.getvalue())
+    with explaining_damage(path), path.open("rb") as file_, np.load(file_, allow_pickle=False) as arrays:
+        return RoleFeatures(*(arrays[role].astype(np.float32) for role in RoleFeatures._fields))
+
+
+def _features(model: Predictor, some: Encoded, role: Role, rows: Rows | slice) -> Values:
+    images = some.prepared.pictures.images(role)
+    return network.features(model, take(images, np.arange(len(images))[rows]))
+
+
+def frozen(some: Encoded) -> RoleFeatures:
+    """The frozen encoder's features; of the unlabelled pictures, of those that are judged."""
+    return RoleFeatures(some.labeled, some.val, some.test, some.unlabeled[some.judged])
