@@ -16,7 +16,7 @@ from metapl import config as configs
 from metapl import models
 from metapl.evaluate import predictor
 from metapl.features import network as encoders
-from metapl.fit import encode, finetuned, fit, head_runs, ladder, network, pair, rung
+from metapl.fit import encode, finetune_time, finetuned, fit, head_runs, ladder, network, pair, rung
 from metapl.fit.climb import Climb
 from metapl.fit.clock import Clock
 from metapl.fit.kept_features import RoleFeatures
@@ -281,7 +281,7 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
         class_names=("a", "b"),
         test=[],
         val=[],
-        judged=[],
+        used=np.arange(0),
         settings=SimpleNamespace(encoder=encoder),
     )
     plan = SimpleNamespace(get={"view_s": 0.01}.get)
@@ -291,18 +291,47 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
 
 
 def test_it_is_left_out_if_the_time_is_too_short():
-    said = finetuned.why_no_time(on_the_way(100, 220.0))
+    said = finetuned.why_no_time(on_the_way(100, 200.0))
     assert said == "finetuning the pretrained network would have taken at least 3 min"
-    assert not finetuned.why_no_time(on_the_way(100, 240.0))
+    assert not finetuned.why_no_time(on_the_way(100, 210.0))
 
 
-@pytest.mark.parametrize(("left_s", "steps", "expected"), [(280.0, None, 32), (260.0, None, 16), (1.0, 12, 32)])
-def test_batches_are_small_if_there_is_little_time_and_nobody_asked_for_steps(left_s, steps, expected, monkeypatch):
-    climb = on_the_way(100, left_s)
-    climb.plan.decide, climb.request = lambda _, value: value, Request(steps=steps)
+def with_unlabeled(count: int) -> SimpleNamespace:
+    climb = on_the_way(100, 0.0)
+    climb.features.used = np.arange(count)
+    return climb
+
+
+# A step takes 45 B v; two runs of 50 steps with 40 s of compiling each: 224 s with 32 pictures, 152 s with 16.
+@pytest.mark.parametrize(
+    ("left_s", "expected"),
+    [(1e4, (32, 5000)), (340.0, (16, 5000)), (220.0, (16, 3300)), (175.0, (16, 1050)), (170.0, None)],
+)
+def test_batches_and_pictures_are_fewer_if_there_is_little_time(left_s, expected):
+    assert finetune_time.choose(with_unlabeled(10_000), (32, 16), True, left_s) == expected
+
+
+def test_it_takes_no_longer_than_there_is_time():
+    climb = with_unlabeled(4000)
+    for left_s in np.linspace(174.0, 400.0, 20):
+        size = finetune_time.choose(climb, (32, 16), True, left_s)
+        assert finetune_time.least_s(climb, size, True) <= left_s
+        assert size.judged == 4000 or finetune_time.least_s(climb, size._replace(judged=size.judged + 2), True) > left_s
+
+
+@pytest.mark.parametrize(("steps", "memory", "expected"), [(None, "", 16), (12, "", 32), (12, "too little", 16)])
+def test_batches_are_small_if_there_is_little_time_or_memory(steps, memory, expected, monkeypatch):
+    climb, decided = with_unlabeled(4000), {"view_s": 0.01}
+    climb.plan = SimpleNamespace(get=decided.get, decide=decided.setdefault)
+    climb.request = Request(steps=steps)
     monkeypatch.setattr(finetuned, "started_from", lambda climb: None)
-    monkeypatch.setattr(finetuned.finetune_memory, "lacking", lambda model, pictures: "")
-    assert finetuned.choose_batch(climb, left_s) == expected
+    monkeypatch.setattr(finetuned.encoded, "judging", lambda some, most: most)
+    monkeypatch.setattr(finetuned.finetune_memory, "lacking", lambda model, pictures: memory)
+    finetuned.settle(climb, 1.0)
+    assert decided["finetune_batch"] == expected
+    assert climb.encoded == (4000 if steps else 1000)
+    finetuned.settle(climb, 1e4)
+    assert decided["finetune_batch"] == expected
 
 
 def test_the_time_of_a_step_is_without_compiling():
@@ -324,3 +353,27 @@ def test_it_needs_many_labels_and_a_pretrained_network(labels, encoder, expected
 def test_with_labels_for_unlabelled_pictures_it_needs_few(labels, expected, monkeypatch):
     monkeypatch.setattr(finetuned.rungs, "finished", lambda out, name: name == "aligned")
     assert finetuned.is_promising(on_the_way(labels, 600.0)) == bool(expected)
+
+
+def test_with_little_time_it_learns_fewer_pictures_and_after_a_kill_the_same(place, monkeypatch):
+    train = finetuned.train
+
+    def killing(out, *rest):
+        if out.name == "finetuned-all":
+            killed()
+        train(out, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuned, "train", killing)
+        patch.setattr(finetune_time, "most_judged", lambda some: 20)
+        with pytest.raises(KilledError):
+            climb(place, "short")
+    out = climb(place, "short")
+    given = of_folder(lists(out)[1]["labeled"], "unlabeled")
+    assert len(given) == 20
+    assert len(of_folder(lists(out)[0]["unlabeled"], "unlabeled")) > 20
+    for name in ("finetuned", "pair"):
+        assert len(rung.read(out, name).predictions.unlabeled) == 20
+    assert "20 of" in rung.read(out, "finetuned").remark
+    suggested = {row["path"] for row in json.loads((out / "verdict.json").read_text())["label_next"]}
+    assert suggested <= given.keys()

@@ -95,7 +95,8 @@ def encode_unlabeled(climb: Climb) -> None:
         prepared = climb.features.prepared
         if settings != prepared.config:  # otherwise all is as it was: nothing is read and compiled again
             prepared = data.prepare_features(settings, (), climb.say)
-        climb.encoded = encoding.with_unlabeled(climb.features, prepared, Pace(screen.counting, stop))
+        some = climb.features._replace(most_judged=climb.plan.get("judged") or encoding.MOST_JUDGED)
+        climb.encoded = encoding.with_unlabeled(some, prepared, Pace(screen.counting, stop))
 
 
 def encode_views(climb: Climb) -> bool:

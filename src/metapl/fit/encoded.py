@@ -41,6 +41,7 @@ class Encoded(NamedTuple):
     judged: Rows  # those of `unlabeled` that are predicted for the verdict
     fold: Rows  # of each labelled picture
     folds: int  # 0: the val part is enough
+    most_judged: int = MOST_JUDGED  # fewer if time is short
 
     @property
     def settings(self) -> Features:
@@ -56,6 +57,11 @@ class Encoded(NamedTuple):
     def judged_pictures(self) -> Rows:
         """Which of the encoded unlabelled pictures are predicted for the verdict."""
         return self.used[self.judged]
+
+    @property
+    def learnt(self) -> Rows:
+        """Rows of `unlabeled` that finetuning learns from: all, or if time is short, those that are judged."""
+        return np.arange(len(self.used)) if self.most_judged >= MOST_JUDGED else self.judged
 
     @property
     def validation_labels(self) -> Labels:
@@ -95,18 +101,24 @@ def with_unlabeled(encoded: Encoded, prepared: Prepared, count: Callable[[str, i
     """Encode the unlabelled pictures, too."""
     values = eval_view(prepared, "unlabeled", count)
     used = np.arange(len(values))
-    return encoded._replace(prepared=prepared, unlabeled=values, used=used, judged=_judged(len(values)))
+    judged = _judged(len(values), encoded.most_judged)
+    return encoded._replace(prepared=prepared, unlabeled=values, used=used, judged=judged)
 
 
 def without(encoded: Encoded, foreign: Rows) -> Encoded:
     """Leave out unlabelled pictures, given by their rows among the encoded ones."""
     kept = ~np.isin(encoded.used, foreign)
-    count = int(kept.sum())
-    return encoded._replace(unlabeled=encoded.unlabeled[kept], used=encoded.used[kept], judged=_judged(count))
+    judged = _judged(int(kept.sum()), encoded.most_judged)
+    return encoded._replace(unlabeled=encoded.unlabeled[kept], used=encoded.used[kept], judged=judged)
 
 
-def _judged(count: int) -> Rows:
-    return np.sort(np.random.RandomState(0).permutation(count)[:MOST_JUDGED])
+def judging(encoded: Encoded, most: int) -> Encoded:
+    """Judge at most so many unlabelled pictures."""
+    return encoded._replace(most_judged=most, judged=_judged(len(encoded.used), most))
+
+
+def _judged(count: int, most: int) -> Rows:
+    return np.sort(np.random.RandomState(0).permutation(count)[:most])
 
 
 def eval_view(prepared: Prepared, role: str, count: Callable[[str, int], Callable[[int], None]]) -> Values:

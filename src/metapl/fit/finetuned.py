@@ -41,12 +41,13 @@ from metapl import recipe
 from metapl.config import Config
 from metapl.evaluate import predictor
 from metapl.evaluate.predictor import Predictor
-from metapl.fit import classical, finetune_memory, kept_features, listing, network
+from metapl.fit import classical, encoded, finetune_memory, finetune_time, kept_features, listing, network
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.encoded import Encoded, Labels, Values
+from metapl.fit.finetune_time import COMPILING_S, LEAST_STEPS, TESTED, Size
 from metapl.fit.heads import kept as kept_heads
 from metapl.fit.heads import log_probabilities
 from metapl.fit.kept_features import RoleFeatures
@@ -66,10 +67,7 @@ MANY = 50  # labels a class
 LEAST = 5  # labels a class: with fewer, labels that a model gives are often wrong
 PLANNED, SHARE = 0.75, 0.9  # of the time that is left: what is planned with, and after which it is left out
 FIRST_RUN = 0.5  # of the rung's time
-WORK = 5.0  # encodings of a picture that learning from it takes as long as, about
-COMPILING_S = 40.0  # of a run, about
-TESTED = 100  # pictures at most that test a run; the rung is tested on all
-LEAST_STEPS, MOST_STEPS = 60, 3000  # of a run
+MOST_STEPS = 3000  # of a run
 
 
 def is_promising(climb: Climb) -> bool:
@@ -112,44 +110,35 @@ def why_no_time(climb: Climb) -> str:
     """Why there is too little time for it; empty if there is enough, it has begun, or the user has chosen the steps."""
     if has_begun(climb) or climb.request.steps:
         return ""
-    needed_s = least_s(climb, settings.SMALL_BATCH)
+    smallest = finetune_time.smallest(climb, settings.SMALL_BATCH)
+    needed_s = finetune_time.least_s(climb, smallest, learns_unlabeled(climb))
     if needed_s > PLANNED * climb.left_s:
         return f"finetuning the pretrained network would have taken at least {in_words(needed_s)}"
     return ""
 
 
-def least_s(climb: Climb, batch: int) -> float:
-    """How long the rung takes at least, with batches of this size."""
-    return 2 * (LEAST_STEPS * usual_step_s(climb, batch) + COMPILING_S) + judging_s(climb)
-
-
-def usual_step_s(climb: Climb, batch: int) -> float:
-    """How long a step takes, estimated from the time of encoding."""
-    return WORK * batch * float(climb.plan.get("view_s"))
-
-
-def choose_batch(climb: Climb, left_s: float) -> int:
-    """How many pictures are in a batch: fewer if the usual number takes too much time or memory."""
-    in_time = bool(climb.request.steps) or least_s(climb, settings.BATCH) <= left_s
-    usual = in_time and not finetune_memory.lacking(started_from(climb), settings.BATCH)
-    return int(climb.plan.decide("finetune_batch", settings.BATCH if usual else settings.SMALL_BATCH))
-
-
-def judging_s(climb: Climb) -> float:
-    """How long it takes to predict the pictures that judge the network, and those that it labels."""
-    some = climb.features
-    pictures = 2 * (len(some.labels) + len(some.val)) + len(some.test) + len(some.judged)
-    pictures += 2 * min(len(some.test), TESTED)  # by the two runs
-    if learns_unlabeled(climb):
-        pictures += len(some.used)
-    return float(pictures * climb.plan.get("view_s"))
+def settle(climb: Climb, left_s: float) -> None:
+    """Decide how large batches are, and how many unlabelled pictures are predicted, once; from now on it holds."""
+    if has_begun(climb):
+        return
+    batches: tuple[int, ...] = (settings.BATCH, settings.SMALL_BATCH)
+    if finetune_memory.lacking(started_from(climb), settings.BATCH):
+        batches = batches[1:]
+    if climb.request.steps:
+        size = Size(batches[0], finetune_time.most_judged(climb.features))
+    else:
+        found = finetune_time.choose(climb, batches, learns_unlabeled(climb), left_s)
+        size = found or finetune_time.smallest(climb, batches[-1])
+    climb.encoded = encoded.judging(climb.features, climb.plan.decide("judged", size.judged))
+    climb.plan.decide("finetune_batch", size.batch)
 
 
 def train_rung(climb: Climb, ends: float) -> Predictions:
     """Train both runs, write the rung, and predict the pictures that judge it, so that all is done at this moment."""
+    settle(climb, ends - time.monotonic())
     out, some = climb.out, climb.features
-    step_s = usual_step_s(climb, choose_batch(climb, ends - time.monotonic()))
-    ends -= judging_s(climb)
+    step_s = finetune_time.step_s(climb, climb.plan.get("finetune_batch"))
+    ends -= finetune_time.judging_s(climb, len(some.judged), learns_unlabeled(climb))
     labels = write_start(climb)
     began, whole = time.monotonic(), not (out / CHECK).exists()
     steps = train_run(climb, CHECK, START, steps_in(FIRST_RUN * (ends - began), step_s), lambda: labels)
@@ -176,18 +165,23 @@ def after_first_run(climb: Climb) -> Predictions:
     if not rungs.has_predictions(folder):
         model = mean_of(climb, START, CHECK)
         seen = features_after_first_run(climb, model)
-        judged = seen._replace(unlabeled=seen.unlabeled[some.judged] if learns_unlabeled(climb) else seen.unlabeled)
-        head, validation = validated(some, judged, partial(head_on, climb, model))
+        head, validation = validated(some, of_judged(climb, seen), partial(head_on, climb, model))
         predictions = Predictions(validation, validation[:0], log_probabilities([head], seen.unlabeled))
         rungs.write_predictions(folder, predictions)
     return rungs.read_predictions(folder)
 
 
 def features_after_first_run(climb: Climb, model: Predictor) -> RoleFeatures:
-    """The features by the network after the first run, which labels all unlabelled pictures that are used."""
+    """The features by the network after the first run, which labels the pictures that the second run learns."""
     some = climb.features
-    rows = some.used if learns_unlabeled(climb) else some.used[:0]
+    rows = some.used[some.learnt] if learns_unlabeled(climb) else some.used[:0]
     return kept_features.of_run(climb, CHECK, model, rows, test=False)
+
+
+def of_judged(climb: Climb, seen: RoleFeatures) -> RoleFeatures:
+    """Of the features after the first run, keep the unlabelled pictures that are judged."""
+    some = climb.features
+    return seen._replace(unlabeled=seen.unlabeled[np.isin(some.learnt, some.judged)]) if len(seen.unlabeled) else seen
 
 
 def validated(
@@ -289,7 +283,7 @@ def write_start(climb: Climb) -> Labels | None:
     given = None
     if head_rung(climb) == ALIGNED:
         head = classical.aligned_training(x, y, some.unlabeled, classes, 0.0)
-        given = labels_by(climb, log_probabilities([head], some.unlabeled))
+        given = labels_by(climb, log_probabilities([head], some.unlabeled[some.learnt]))
     else:
         head = classical.logistic(x, y, classes, climb.plan.get("c"))
     write_composed(

@@ -11,11 +11,12 @@ Neither network has seen the first fold, whose pictures validate the rung. So it
 import time
 from functools import partial
 
-from metapl.fit import finetune_memory, finetuned, kept_features, network
+from metapl.fit import finetune_memory, finetune_time, finetuned, kept_features, network
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
-from metapl.fit.finetuned import CHECK, COMPILING_S, FINETUNED, LEAST_STEPS, MOST_STEPS, PLANNED, START, TESTED
+from metapl.fit.finetune_time import COMPILING_S, TESTED
+from metapl.fit.finetuned import CHECK, FINETUNED, MOST_STEPS, PLANNED, START
 from metapl.fit.rung import Predictions
 from metapl.fit.train import train
 from metapl.recipe import finetuned as settings
@@ -26,6 +27,7 @@ NAME, RUN, LIST = "finetuned_mpl", "finetuned_mpl-run", "finetuned_mpl-list"
 PICTURES = 2 * settings.MPL_LABELED + 3 * settings.MPL_UNLABELED + 2 * settings.MPL_UNLABELED // 3
 # A step takes as much memory as a gradient of so many pictures: up to 6.6 GB with EfficientNet-Lite2 at 192 pixels.
 AT_ONCE = settings.MPL_LABELED + 3 * settings.MPL_UNLABELED
+LEAST_STEPS = 60
 COMPILINGS = 4  # times what a run of `finetuned` takes to compile
 
 
@@ -57,13 +59,14 @@ def why_no_time(climb: Climb) -> str:
 def step_s(climb: Climb) -> float:
     """How long a step takes, by the steps of `finetuned` if they were measured."""
     measured_s, batch = climb.plan.get("finetune_step_s"), climb.plan.get("finetune_batch")
-    each_s = measured_s / batch if measured_s else finetuned.usual_step_s(climb, 1)
+    each_s = measured_s / batch if measured_s else finetune_time.step_s(climb, 1)
     return float(PICTURES * each_s)
 
 
 def around_s(climb: Climb) -> float:
     """How long it takes to compile the run, and to predict the pictures that judge it."""
-    return COMPILINGS * COMPILING_S + finetuned.judging_s(climb)
+    judging_s = finetune_time.judging_s(climb, len(climb.features.judged), finetuned.learns_unlabeled(climb))
+    return COMPILINGS * COMPILING_S + judging_s
 
 
 def train_rung(climb: Climb, ends: float) -> Predictions:

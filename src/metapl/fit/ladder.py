@@ -182,6 +182,8 @@ def has_room(climb: Climb, name: str, no_time: Callable[[Climb], str], no_memory
         climb.left_out[name] = why
     elif why := no_memory(climb):
         climb.not_tried[name] = why
+    if why:
+        climb.say(f"{TITLES[name]}: left out, because {why}")
     return not why
 
 
@@ -192,8 +194,10 @@ def train_network(climb: Climb, name: str, train_rung: Callable[[Climb, float], 
             return
         predictions = train_rung(climb, time.monotonic() + finetuned.PLANNED * climb.left_s)
         about = About(name, TITLES[name], "network", finetuned.learns_unlabeled(climb))
-        steps = sum(climb.plan.get(f"{run}_steps") or 0 for run in RUNS[name])
-        complete(climb, Rung(about, time.monotonic() - began, predictions, f"{steps:,} steps"))
+        remark = f"{sum(climb.plan.get(f'{run}_steps') or 0 for run in RUNS[name]):,} steps"
+        if len(climb.features.learnt) < len(climb.features.used):
+            remark += f", {len(climb.features.learnt):,} of {len(climb.features.used):,} unlabelled pictures"
+        complete(climb, Rung(about, time.monotonic() - began, predictions, remark))
 
 
 def head_rung(climb: Climb, name: Method) -> None:

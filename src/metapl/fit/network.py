@@ -47,8 +47,8 @@ def write_list(
 ) -> Path:
     """Write the list in which the first fold is in the val part, unless `all_labels` are learnt; return its folder.
 
-    The labels that `given` gives to the unlabelled pictures, if it gives any, are learnt, too. At most `tested`
-    pictures of the test part, evenly chosen, test the run itself; none: all.
+    The labels that `given` gives to the unlabelled pictures `some.learnt`, if it gives any, are learnt, too. At most
+    `tested` pictures of the test part, evenly chosen, test the run itself; none: all.
     """
     folder, parts = out / name, some.prepared.pictures.roles
     if listing.settings(folder, 0) is None:
@@ -57,7 +57,8 @@ def write_list(
         of_fold, learnt = _rows(labeled, np.flatnonzero(held)), _rows(labeled, np.flatnonzero(~held))
         unlabeled = _rows(parts["unlabeled"], some.used)
         if (labels := given()) is not None:
-            learnt, unlabeled = _joined(learnt, Part(unlabeled.images, labels)), _rows(unlabeled, np.arange(0))
+            labelled_by_model = Part(take(unlabeled.images, some.learnt), labels)
+            learnt, unlabeled = _joined(learnt, labelled_by_model), _rows(unlabeled, np.arange(0))
         roles = dict(parts) | {
             "labeled": learnt,
             "unlabeled": unlabeled,

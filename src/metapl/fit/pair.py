@@ -39,8 +39,8 @@ def train_rung(climb: Climb, check: Check) -> Predictions:
         check()
         return classical.aligned_training(labeled, labels, unlabeled, len(some.class_names), 0.0)
 
-    first = finetuned.features_after_first_run(climb, finetuned.mean_of(climb, START, CHECK))
-    first, untested = first._replace(unlabeled=first.unlabeled[some.judged]), frozen._replace(test=frozen.test[:0])
+    seen = finetuned.features_after_first_run(climb, finetuned.mean_of(climb, START, CHECK))
+    first, untested = finetuned.of_judged(climb, seen), frozen._replace(test=frozen.test[:0])
     validation = finetuned.validated(some, joined(untested, first, ratio(frozen, first)), train)[1]
 
     model = predictor.load(climb.out / FINETUNED)

@@ -1,0 +1,82 @@
+"""How much of finetuning fits into the time that is left: how large batches are, and how many unlabelled pictures.
+
+A rung of finetuning (finetuned.py) takes, at least,
+
+    T(B, J) = 2 (LEAST_STEPS s(B) + COMPILING_S) + v n(J)
+
+Taken is the first of these that fits (T ≤ the time that is left):
+
+    1. large batches; the runs learn from all unlabelled pictures that are used
+    2. small batches, and the same pictures
+    3. small batches; the runs learn from J unlabelled pictures, as many as fit, but at least LEAST_JUDGED
+
+| symbol | name                                                                                                  |
+|--------|-------------------------------------------------------------------------------------------------------|
+| B      | batch                                                                                                 |
+| J      | judged: unlabelled pictures on whose features the new head is trained                                 |
+| s(B)   | step_s                                                                                                |
+| v      | view_s of the plan: encoding a picture                                                                |
+| n(J)   | the pictures that validate and test the runs and the rung, J, and those that the runs learn from      |
+"""
+
+from typing import NamedTuple
+
+from metapl.fit.climb import Climb
+from metapl.fit.encoded import MOST_JUDGED, Encoded
+
+WORK = 4.5  # encodings of a picture that learning from it takes as long as, about
+COMPILING_S = 40.0  # of a run, about
+TESTED = 100  # pictures at most that test a run; the rung is tested on all
+LEAST_STEPS = 50  # of a run
+LEAST_JUDGED = 1000
+
+
+class Size(NamedTuple):
+    """How much is finetuned with."""
+
+    batch: int  # pictures
+    judged: int  # unlabelled pictures
+
+
+def choose(climb: Climb, batches: tuple[int, ...], learns: bool, left_s: float) -> Size | None:
+    """Find the first size that fits; `learns`: whether the runs learn from unlabelled pictures. None if none fits."""
+    most = most_judged(climb.features)
+    for batch in batches:
+        if least_s(climb, Size(batch, most), learns) <= left_s:
+            return Size(batch, most)
+    batch, least = batches[-1], min(LEAST_JUDGED, most)
+    spare_s = left_s - least_s(climb, Size(batch, least), learns)
+    if spare_s < 0:
+        return None
+    each_s = float(climb.plan.get("view_s")) * (2 if learns else 1)
+    return Size(batch, min(most, least + int(spare_s / each_s)))
+
+
+def smallest(climb: Climb, batch: int) -> Size:
+    """The size that takes the least time."""
+    return Size(batch, min(LEAST_JUDGED, most_judged(climb.features)))
+
+
+def most_judged(some: Encoded) -> int:
+    """J if there is time for it."""
+    return min(MOST_JUDGED, len(some.used))
+
+
+def least_s(climb: Climb, size: Size, learns: bool) -> float:
+    """T: how long the rung takes at least."""
+    return 2 * (LEAST_STEPS * step_s(climb, size.batch) + COMPILING_S) + judging_s(climb, size.judged, learns)
+
+
+def step_s(climb: Climb, batch: int) -> float:
+    """s: how long a step takes, estimated from the time of encoding."""
+    return WORK * batch * float(climb.plan.get("view_s"))
+
+
+def judging_s(climb: Climb, judged: int, learns: bool) -> float:
+    """How long it takes to predict the pictures that judge the network, and those that it labels."""
+    some = climb.features
+    predicted = 2 * (len(some.labels) + len(some.val)) + len(some.test) + judged
+    predicted += 2 * min(len(some.test), TESTED)  # by the two runs
+    if learns:
+        predicted += judged if judged < most_judged(some) else len(some.used)
+    return float(predicted * climb.plan.get("view_s"))
