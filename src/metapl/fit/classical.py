@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 from threadpoolctl import threadpool_limits
 
+from metapl.fit.climb import Check
 from metapl.fit.encoded import Encoded, Labels, Values
 from metapl.fit.heads import log_probabilities
 from metapl.fit.rung import Logits
@@ -33,7 +34,6 @@ MOST = 5000  # unlabelled pictures that self-training and label spreading learn 
 ABSENT = -30.0  # the logit of a class that has no picture in a fold
 
 Train = Callable[[Values, Labels], Head]  # from labelled features to a head
-Check = Callable[[], None]  # called between two fits; may raise Stopped
 
 
 def logistic(x: Values, y: Labels, classes: int, c: float, weights: NDArray[np.float64] | None = None) -> Head:

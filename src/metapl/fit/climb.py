@@ -1,7 +1,7 @@
 """A fit on its way up: what all steps of the ladder share."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,8 @@ from metapl.fit.rung import Rung
 from metapl.system import signals
 from metapl.system.signals import Stop
 from metapl.system.terminal import sayer
+
+Check = Callable[[], None]  # called between two pieces of work; may raise Stopped
 
 FOR_THE_VERDICT_S = 8.0  # kept for the verdict and the page,
 SHARE_FOR_THE_VERDICT = 0.1  # but at most this share of the budget

@@ -24,10 +24,12 @@ from typing import NamedTuple
 from metapl.fit.climb import Climb
 from metapl.fit.encoded import MOST_JUDGED, Encoded
 
-WORK = 4.5  # encodings of a picture that learning from it takes as long as, about
-COMPILING_S = 40.0  # of a run, about
+WORK = (
+    5.0  # encodings of a picture that learning from it takes as long as, about: 3.5 on two idle cores, 6 on a busy one
+)
+COMPILING_S, LEAST_COMPILING_S = 60.0, 20.0  # of a run, about: 20 on two idle cores, 80 on a busy one
 TESTED = 100  # pictures at most that test a run; the rung is tested on all
-LEAST_STEPS = 50  # of a run
+LEAST_STEPS, LEAST_LAST_STEPS = 50, 20  # of a run; of the second one if the first took longer than expected
 LEAST_JUDGED = 1000
 
 

@@ -47,7 +47,7 @@ from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.encoded import Encoded, Labels, Values
-from metapl.fit.finetune_time import COMPILING_S, LEAST_STEPS, TESTED, Size
+from metapl.fit.finetune_time import COMPILING_S, LEAST_COMPILING_S, LEAST_LAST_STEPS, LEAST_STEPS, TESTED, Size
 from metapl.fit.heads import kept as kept_heads
 from metapl.fit.heads import log_probabilities
 from metapl.fit.kept_features import RoleFeatures
@@ -141,13 +141,13 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
     ends -= finetune_time.judging_s(climb, len(some.judged), learns_unlabeled(climb))
     labels = write_start(climb)
     began, whole = time.monotonic(), not (out / CHECK).exists()
-    steps = train_run(climb, CHECK, START, steps_in(FIRST_RUN * (ends - began), step_s), lambda: labels)
+    steps = train_run(climb, CHECK, START, steps_in(FIRST_RUN * (ends - began), step_s, LEAST_STEPS), lambda: labels)
     if whole:  # a part of a run, after a kill, would say nothing about a step
         climb.plan.decide("finetune_step_s", measured_step_s(time.monotonic() - began, steps))
     first = after_first_run(climb)
     given = labels_by(climb, first.unlabeled) if learns_unlabeled(climb) else None
     step_s = climb.plan.get("finetune_step_s") or step_s
-    train_run(climb, ALL, CHECK, steps_in(ends - time.monotonic(), step_s), lambda: given)
+    train_run(climb, ALL, CHECK, steps_in(ends - time.monotonic(), step_s, LEAST_LAST_STEPS), lambda: given)
     model = mean_of(climb, head_rung(climb), ALL)
     seen = kept_features.of_run(climb, ALL, model, some.judged_pictures)
     head = head_on(climb, model, seen.labeled, some.labels, seen.unlabeled)
@@ -214,14 +214,14 @@ def head_on(climb: Climb, model: Predictor, labeled: Values, labels: Labels, unl
     return network_parts(model)[1]
 
 
-def steps_in(seconds: float, step_s: float) -> int:
+def steps_in(seconds: float, step_s: float, least: int) -> int:
     """How many steps a run has in this time."""
-    return min(max(int((seconds - COMPILING_S) / step_s), LEAST_STEPS), MOST_STEPS)
+    return min(max(int((seconds - COMPILING_S) / step_s), least), MOST_STEPS)
 
 
 def measured_step_s(seconds: float, steps: int) -> float:
-    """How long a step of a finished run took; if it was a short one, compiling may have taken less than expected."""
-    return max(seconds - COMPILING_S, seconds / 2) / steps
+    """How long a step of a finished run took at most: compiling may have taken longer than assumed here."""
+    return max(seconds - LEAST_COMPILING_S, seconds / 2) / steps
 
 
 def mean_of(climb: Climb, start: str, end: str) -> Predictor:

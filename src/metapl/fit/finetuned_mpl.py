@@ -28,7 +28,7 @@ PICTURES = 2 * settings.MPL_LABELED + 3 * settings.MPL_UNLABELED + 2 * settings.
 # A step takes as much memory as a gradient of so many pictures: up to 6.6 GB with EfficientNet-Lite2 at 192 pixels.
 AT_ONCE = settings.MPL_LABELED + 3 * settings.MPL_UNLABELED
 LEAST_STEPS = 60
-COMPILINGS = 4  # times what a run of `finetuned` takes to compile
+COMPILINGS = 3  # times what a run of `finetuned` takes to compile
 
 
 def is_promising(climb: Climb) -> bool:

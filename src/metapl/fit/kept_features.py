@@ -4,6 +4,7 @@ They are rounded to float16, as those of the frozen encoder are, whether they ar
 """
 
 import io
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from metapl.data.sources.dataset import Role
 from metapl.data.splits.select import take
 from metapl.evaluate.predictor import Predictor
 from metapl.fit import network
-from metapl.fit.climb import Climb
+from metapl.fit.climb import Check, Climb, listening
 from metapl.fit.encoded import Encoded, Rows, Values
 from metapl.fit.folder import explaining_damage
 from metapl.fit.listing import GOES_ON
@@ -34,13 +35,15 @@ def of_run(climb: Climb, run: str, model: Predictor, unlabeled: Rows, test: bool
     """The model's features of all labelled, val and test pictures, and of these rows of the unlabelled ones."""
     path, some = climb.out / run / FILE, climb.features
     if not path.is_file():
-        of_test = slice(None) if test else slice(0)
-        computed = RoleFeatures(
-            _features(model, some, "labeled", slice(None)),
-            _features(model, some, "val", slice(None)),
-            _features(model, some, "test", of_test),
-            _features(model, some, "unlabeled", unlabeled),
-        )
+        rows: dict[Role, Rows | slice] = {
+            "labeled": slice(None),
+            "val": slice(None),
+            "test": slice(None) if test else slice(0),
+            "unlabeled": unlabeled,
+        }
+        with listening(climb) as stop:
+            check = partial(stop.check, f"features by {run}", GOES_ON)
+            computed = RoleFeatures(*(_features(model, some, role, own, check) for role, own in rows.items()))
         file = io.BytesIO()
         np.savez(file, **{role: values.astype(np.float16) for role, values in computed._asdict().items()})
         with explaining_disk_errors(path.parent, GOES_ON):
@@ -49,9 +52,9 @@ def of_run(climb: Climb, run: str, model: Predictor, unlabeled: Rows, test: bool
         return RoleFeatures(*(arrays[role].astype(np.float32) for role in RoleFeatures._fields))
 
 
-def _features(model: Predictor, some: Encoded, role: Role, rows: Rows | slice) -> Values:
+def _features(model: Predictor, some: Encoded, role: Role, rows: Rows | slice, check: Check) -> Values:
     images = some.prepared.pictures.images(role)
-    return network.features(model, take(images, np.arange(len(images))[rows]))
+    return network.features(model, take(images, np.arange(len(images))[rows]), check)
 
 
 def frozen(some: Encoded) -> RoleFeatures:

@@ -22,6 +22,7 @@ from metapl.data.splits.select import join, take
 from metapl.evaluate.predictor import Predictor
 from metapl.fit import choose, listing, probe
 from metapl.fit.choose import DataSummary, NetworkPlan
+from metapl.fit.climb import Check
 from metapl.fit.encoded import Encoded, Labels, Values
 from metapl.fit.listing import Listing
 from metapl.fit.plan import Plan
@@ -152,10 +153,13 @@ def _logits(model: Predictor, images: Images) -> Logits:
     return np.log(np.maximum(np.concatenate([empty, *batches]), 1e-30))
 
 
-def features(model: Predictor, images: Images) -> Values:
-    """What a network's classifier is given for these pictures: [N, D]."""
-    width = len(model.weights.params["scale"]["mean"])
-    return np.concatenate([np.zeros((0, width), np.float32), *map(model.features, _batches(model, images))])
+def features(model: Predictor, images: Images, check: Check) -> Values:
+    """What a network's classifier is given for these pictures: [N, D]; `check` may raise Stopped between batches."""
+    made = [np.zeros((0, len(model.weights.params["scale"]["mean"])), np.float32)]
+    for batch in _batches(model, images):
+        check()
+        made.append(model.features(batch))
+    return np.concatenate(made)
 
 
 def _batches(model: Predictor, images: Images) -> Iterator[NDArray[np.generic]]:

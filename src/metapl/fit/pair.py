@@ -14,8 +14,7 @@ from metapl.evaluate import predictor
 from metapl.features.encoders import encoder_of
 from metapl.fit import classical, finetuned, kept_features
 from metapl.fit import rung as rungs
-from metapl.fit.classical import Check
-from metapl.fit.climb import Climb
+from metapl.fit.climb import Check, Climb
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.encoded import Labels, Values
 from metapl.fit.finetuned import ALL, CHECK, FINETUNED, START
