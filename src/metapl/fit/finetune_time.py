@@ -29,7 +29,7 @@ WORK = (
 )
 COMPILING_S, LEAST_COMPILING_S = 60.0, 20.0  # of a run, about: 20 on two idle cores, 80 on a busy one
 TESTED = 100  # pictures at most that test a run; the rung is tested on all
-LEAST_STEPS, LEAST_LAST_STEPS = 50, 20  # of a run; of the second one if the first took longer than expected
+LEAST_STEPS, LEAST_LAST_STEPS = 40, 20  # of a run; of the second one if the first took longer than expected
 LEAST_JUDGED = 1000
 
 
