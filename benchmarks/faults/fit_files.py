@@ -61,7 +61,7 @@ def read(name: str, path: Path) -> None:
         check_request(out, data, request)
     if name == clock.SESSIONS:  # it grows each time
         clock.begin_session(out, 60.0)
-    Plan(out).features(out, request, 8, Pictures(1, 1))
+    Plan(out).features(out, request, Pictures(1, 1, 8))
     for finished in rung.climbed(out):
         rung.read(out, finished)
     leave_out_foreign.read(out)

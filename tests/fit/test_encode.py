@@ -16,7 +16,7 @@ def test_only_a_part_of_the_unlabelled_pictures_is_prepared_again(monkeypatch, s
     prepared, calls = SimpleNamespace(config=Features()), []
     monkeypatch.setattr(encode.load, "new_share", lambda *_: 1.0)
     monkeypatch.setattr(encode.load, "is_stored", lambda *_, **__: False)
-    monkeypatch.setattr(encode.encoding, "with_unlabeled", lambda features, prepared, pace: prepared)
+    monkeypatch.setattr(encode.encoding, "with_unlabeled", lambda features, prepared, *rest: prepared)
     monkeypatch.setattr(encode.data, "prepare_features", lambda settings, *_: calls.append(settings.unlabeled))
     plan = {"view_s": 1 / 16}
     decide = lambda name, value: plan.setdefault(name, value)  # noqa: E731

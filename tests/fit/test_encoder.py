@@ -31,23 +31,23 @@ def test_the_best_network_that_is_installed_comes_first(monkeypatch, installed, 
 @pytest.mark.parametrize(
     ("fastest_s", "pictures", "budget_s", "expected"),
     [
-        (0.005, Pictures(1200, 4000), 900.0, LARGE),
-        (0.019, Pictures(1200, 0), 900.0, MIDDLE),  # 67 and 51 of 60 s
-        (0.03, Pictures(1200, 0), 900.0, SMALL),
-        (0.02, Pictures(100, 4000), 500.0, LARGE),  # enough of the unlabelled pictures: 117 of 125 s
-        (0.024, Pictures(100, 4000), 500.0, MIDDLE),
-        (0.005, Pictures(1200, 0), 110.0, MIDDLE),  # 18 and 14 of 16 s: the share of a small budget
-        (1.0, Pictures(1200, 4000), 900.0, SMALL),  # none is fast enough
+        (0.005, Pictures(1200, 4000, 32), 900.0, LARGE),
+        (0.019, Pictures(1200, 0, 32), 900.0, MIDDLE),  # 67 and 51 of 60 s
+        (0.03, Pictures(1200, 0, 32), 900.0, SMALL),
+        (0.02, Pictures(100, 4000, 32), 500.0, LARGE),  # enough of the unlabelled pictures: 117 of 125 s
+        (0.024, Pictures(100, 4000, 32), 500.0, MIDDLE),
+        (0.005, Pictures(1200, 0, 32), 110.0, MIDDLE),  # 18 and 14 of 16 s: the share of a small budget
+        (1.0, Pictures(1200, 4000, 32), 900.0, SMALL),  # none is fast enough
     ],
 )
 def test_the_best_encoder_that_is_fast_enough_is_used(monkeypatch, fastest_s, pictures, budget_s, expected):
-    monkeypatch.setattr(encoder, "picture_s", {SMALL: fastest_s}.__getitem__)
+    monkeypatch.setattr(encoder, "picture_s", lambda best, side: {(LARGE, 32): LARGE.work * fastest_s}[best, side])
     assert encoder.choose([LARGE, MIDDLE, SMALL], pictures, budget_s) == expected
 
 
 def test_a_small_budget_is_not_spent_on_measuring(monkeypatch):
-    monkeypatch.setattr(encoder, "picture_s", lambda candidate: pytest.fail("measured"))
-    assert encoder.choose([LARGE, SMALL], Pictures(1, 1), 60.0) == SMALL
+    monkeypatch.setattr(encoder, "picture_s", lambda *some: pytest.fail("measured"))
+    assert encoder.choose([LARGE, SMALL], Pictures(1, 1, 32), 60.0) == SMALL
 
 
 def test_a_fit_after_another_uses_the_same_encoder(tmp_path, monkeypatch):

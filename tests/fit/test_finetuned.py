@@ -291,9 +291,9 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
 
 
 def test_it_is_left_out_if_the_time_is_too_short():
-    said = finetuned.why_no_time(on_the_way(100, 240.0))
+    said = finetuned.why_no_time(on_the_way(100, 225.0))
     assert said == "finetuning the pretrained network would have taken at least 3 min"
-    assert not finetuned.why_no_time(on_the_way(100, 255.0))
+    assert not finetuned.why_no_time(on_the_way(100, 240.0))
 
 
 def with_unlabeled(count: int) -> SimpleNamespace:

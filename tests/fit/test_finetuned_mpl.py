@@ -69,6 +69,6 @@ def on_the_way(left_s: float, step_s: float) -> SimpleNamespace:
 def test_it_is_left_out_if_time_is_short():
     assert finetuned_mpl.PICTURES == 74
     step_s = 74 / 16 * 0.5
-    needed_s = (60 * step_s + 180) / 0.75
+    needed_s = (60 * step_s + 180) / 0.8
     assert finetuned_mpl.why_no_time(on_the_way(needed_s + 1, 0.5)) == ""
     assert "at least" in finetuned_mpl.why_no_time(on_the_way(needed_s - 1, 0.5))

@@ -4,12 +4,12 @@ import pytest
 
 from metapl.data.sources.features import Features
 from metapl.fit import plan
-from metapl.fit.encoder import Pictures
+from metapl.fit.encoder import Candidate, Pictures
 from metapl.fit.request import Request
 from metapl.models.mlp import MLP
 from metapl.models.resnet import ResNet
 
-FEW = Pictures(first=10, unlabeled=0)
+FEW = Pictures(first=10, unlabeled=0, side=32)
 
 
 @pytest.mark.parametrize(("model", "encoder"), [(ResNet(depth=18), "network"), (MLP(), "patches")])
@@ -35,3 +35,12 @@ def test_as_many_pictures_are_encoded_as_the_time_allows():
     assert plan.affordable(4000, 0.042, 60) == 1428
     assert plan.affordable(4000, 0.042, 600) == 4000
     assert plan.affordable(4000, 0.0, 60) == 4000
+
+
+def test_the_encoder_is_measured_with_pictures_of_the_size_that_it_will_get(monkeypatch):
+    measured = []
+    monkeypatch.setattr(plan.encoders, "candidates", lambda name: [Candidate("efficientnet_lite2", 192)])
+    monkeypatch.setattr(plan.encoders, "choose", lambda some, pictures, budget_s: measured.append(pictures) or some[0])
+    for side, request in ((32, Request()), (4000, Request()), (4000, Request(size=100))):
+        plan.encoder_of(request, FEW._replace(side=side))
+    assert [pictures.side for pictures in measured] == [32, 240, 100]

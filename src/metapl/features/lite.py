@@ -24,7 +24,7 @@ from metapl.models.efficientnet_lite import MEAN, SCALE, EfficientNetLite
 from metapl.schema import from_dict
 from metapl.start_from.recognise import Pretrained
 
-SAMPLE = 1000  # pictures that the scale is learnt from
+SAMPLE = 400  # pictures that the scale is learnt from, before the first model of a fit is there
 
 Pictures = NDArray[np.uint8]  # [N, H, W, C]
 Values = NDArray[np.float32]

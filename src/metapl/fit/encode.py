@@ -28,8 +28,8 @@ READ, ENCODED = 9, 3  # pictures that are read, and batches that are encoded, to
 def encode_labeled(climb: Climb) -> None:
     """Encode labelled and held-out pictures as they are, which gives the first model soon; measure a view's time."""
     facts = climb.facts
-    pictures = Pictures(sum(facts["labeled_counts"]) + facts["val"] + facts["test"], facts["unlabeled"])
-    settings = climb.plan.features(climb.out, climb.request, facts["side"], pictures)
+    first = sum(facts["labeled_counts"]) + facts["val"] + facts["test"]
+    settings = climb.plan.features(climb.out, climb.request, Pictures(first, facts["unlabeled"], facts["side"]))
     if settings.encoder in packages.NAMES:
         climb.say(f"features: {settings.encoder}, pictures scaled to {settings.encoder_size} pixels")
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
@@ -95,8 +95,8 @@ def encode_unlabeled(climb: Climb) -> None:
         prepared = climb.features.prepared
         if settings != prepared.config:  # otherwise all is as it was: nothing is read and compiled again
             prepared = data.prepare_features(settings, (), climb.say)
-        some = climb.features._replace(most_judged=climb.plan.get("judged") or encoding.MOST_JUDGED)
-        climb.encoded = encoding.with_unlabeled(some, prepared, Pace(screen.counting, stop))
+        pace, most_judged = Pace(screen.counting, stop), climb.plan.get("judged") or encoding.MOST_JUDGED
+        climb.encoded = encoding.with_unlabeled(climb.features, prepared, pace, most_judged)
 
 
 def encode_views(climb: Climb) -> bool:

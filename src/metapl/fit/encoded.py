@@ -97,28 +97,26 @@ def read(prepared: Prepared, count: Callable[[str, int], Callable[[int], None]])
     )
 
 
-def with_unlabeled(encoded: Encoded, prepared: Prepared, count: Callable[[str, int], Callable[[int], None]]) -> Encoded:
-    """Encode the unlabelled pictures, too."""
+def with_unlabeled(
+    encoded: Encoded, prepared: Prepared, count: Callable[[str, int], Callable[[int], None]], most_judged: int
+) -> Encoded:
+    """Encode the unlabelled pictures, too; at most so many of them are judged."""
     values = eval_view(prepared, "unlabeled", count)
-    used = np.arange(len(values))
-    judged = _judged(len(values), encoded.most_judged)
-    return encoded._replace(prepared=prepared, unlabeled=values, used=used, judged=judged)
+    encoded = encoded._replace(prepared=prepared, unlabeled=values, used=np.arange(len(values)))
+    return judging(encoded, most_judged)
 
 
 def without(encoded: Encoded, foreign: Rows) -> Encoded:
     """Leave out unlabelled pictures, given by their rows among the encoded ones."""
     kept = ~np.isin(encoded.used, foreign)
-    judged = _judged(int(kept.sum()), encoded.most_judged)
-    return encoded._replace(unlabeled=encoded.unlabeled[kept], used=encoded.used[kept], judged=judged)
+    encoded = encoded._replace(unlabeled=encoded.unlabeled[kept], used=encoded.used[kept])
+    return judging(encoded, encoded.most_judged)
 
 
 def judging(encoded: Encoded, most: int) -> Encoded:
     """Judge at most so many unlabelled pictures."""
-    return encoded._replace(most_judged=most, judged=_judged(len(encoded.used), most))
-
-
-def _judged(count: int, most: int) -> Rows:
-    return np.sort(np.random.RandomState(0).permutation(count)[:most])
+    judged = np.sort(np.random.RandomState(0).permutation(len(encoded.used))[:most])
+    return encoded._replace(most_judged=most, judged=judged)
 
 
 def eval_view(prepared: Prepared, role: str, count: Callable[[str, int], Callable[[int], None]]) -> Values:

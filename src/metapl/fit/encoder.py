@@ -1,9 +1,10 @@
 """Which pretrained encoder a fit uses: the best one whose features are there in time.
 
 A larger network that sees larger pictures gives far better features (docs/features.md), and takes up to three times as
-long. So a fit measures how long the fastest candidate takes for a picture on this machine, at this moment:
+long. So a fit measures how long the best candidate takes for a picture on this machine, at this moment, with the
+program that then encodes the pictures if it is chosen:
 
-    s(candidate) = s(fastest) · work(candidate) / work(fastest)        work = FACTORS[network] · (size / 128)²
+    s(candidate) = s(best) · work(candidate) / work(best)              work = FACTORS[network] · (size / 128)²
 
 and takes the first candidate with which
 
@@ -54,6 +55,7 @@ class Pictures(NamedTuple):
 
     first: int  # labelled and held-out: before the first model
     unlabeled: int
+    side: int  # pixels: the median of their shorter sides, or what they are cut and scaled to
 
 
 def candidates(network: str = "") -> list[Candidate]:
@@ -66,10 +68,10 @@ def candidates(network: str = "") -> list[Candidate]:
 
 def choose(some: list[Candidate], pictures: Pictures, budget_s: float) -> Candidate:
     """Return the best candidate that the budget allows; the last one if none is fast enough."""
-    fastest = some[-1]
+    best, fastest = some[0], some[-1]
     if budget_s < LEAST_TO_MEASURE_S:
         return fastest
-    unit_s = picture_s(fastest) / fastest.work
+    unit_s = picture_s(best, pictures.side) / best.work
     return next((one for one in some if in_time(one.work * unit_s, pictures, budget_s)), fastest)
 
 
@@ -81,10 +83,10 @@ def in_time(picture_s: float, pictures: Pictures, budget_s: float) -> bool:
     )
 
 
-def picture_s(candidate: Candidate) -> float:
-    """How long this machine takes to encode a picture now."""
+def picture_s(candidate: Candidate, side: int) -> float:
+    """How long this machine takes to encode a picture of this side now."""
     encode = lite.load(candidate.network, candidate.size)
-    grey = np.full((BATCH, candidate.size, candidate.size, 3), 127, np.uint8)
+    grey = np.full((BATCH, side, side, 3), 127, np.uint8)
     times = [time.monotonic()]
     for _ in range(1 + MEASURED):  # the first one compiles
         encode(grey)

@@ -65,7 +65,7 @@ LISTS = {CHECK: network.LIST, ALL: "finetuned-list"}
 MOVED, MOVED_WITH_MANY = 0.5, 0.75  # how far the weights go from the network before to the finetuned one
 MANY = 50  # labels a class
 LEAST = 5  # labels a class: with fewer, labels that a model gives are often wrong
-PLANNED, SHARE = 0.75, 0.9  # of the time that is left: what is planned with, and after which it is left out
+PLANNED, SHARE = 0.8, 0.92  # of the time that is left: what is planned with, and after which it is left out
 FIRST_RUN = 0.5  # of the rung's time
 MOST_STEPS = 3000  # of a run
 

@@ -48,17 +48,17 @@ class Plan:
             write_json(self._path, self._values)
         return self._values[name]
 
-    def features(self, out: Path, request: Request, side: int, pictures: Pictures) -> Features:
+    def features(self, out: Path, request: Request, pictures: Pictures) -> Features:
         """The settings of the features."""
-        chosen = self.get("features") or self.decide("features", to_dict(features(out, request, side, pictures)))
+        chosen = self.get("features") or self.decide("features", to_dict(features(out, request, pictures)))
         return from_dict(Features, {key: value for key, value in chosen.items() if key != "name"}, {})
 
 
-def features(out: Path, request: Request, side: int, pictures: Pictures) -> Features:
-    """The features that suit pictures whose shorter sides have a median of `side` pixels."""
+def features(out: Path, request: Request, pictures: Pictures) -> Features:
+    """The features that suit these pictures."""
     encoder = encoder_of(request, pictures)
     name = LIST if (out / LIST).is_file() else ARRAYS
-    size = request.size or min(side, largest(encoder))
+    size = picture_size(request, pictures.side, encoder)
     return dataclasses.replace(
         encoder,
         source=str((out / name).absolute()),
@@ -69,6 +69,11 @@ def features(out: Path, request: Request, side: int, pictures: Pictures) -> Feat
         mirrored=request.mirror,
         shift_pixels=max(1, size // 8),
     )
+
+
+def picture_size(request: Request, side: int, encoder: Features) -> int:
+    """The side in pixels that pictures are cut and scaled to."""
+    return request.size or min(side, largest(encoder))
 
 
 def largest(encoder: Features) -> int:
@@ -88,7 +93,9 @@ def encoder_of(request: Request, pictures: Pictures) -> Features:
     some = [] if asked == "patches" else encoders.candidates("" if asked == "auto" else asked)
     if not some:
         return Features(encoder="patches", **PATCHES)
-    network, size = before or encoders.choose(some, pictures, seconds(request.budget))
+    best = Features(encoder=some[0].network, encoder_size=some[0].size)  # type: ignore[arg-type]
+    sized = pictures._replace(side=picture_size(request, pictures.side, best))
+    network, size = before or encoders.choose(some, sized, seconds(request.budget))
     return Features(encoder=network, encoder_size=size)  # type: ignore[arg-type]
 
 
