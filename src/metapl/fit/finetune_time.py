@@ -24,9 +24,7 @@ from typing import NamedTuple
 from metapl.fit.climb import Climb
 from metapl.fit.encoded import MOST_JUDGED, Encoded
 
-WORK = (
-    5.0  # encodings of a picture that learning from it takes as long as, about: 3.5 on two idle cores, 6 on a busy one
-)
+WORK = 7.0  # encodings of a picture that learning from it takes as long as: 3.5 to 7, the slower memory is the more
 COMPILING_S, LEAST_COMPILING_S = 60.0, 20.0  # of a run, about: 20 on two idle cores, 80 on a busy one
 TESTED = 100  # pictures at most that test a run; the rung is tested on all
 LEAST_STEPS, LEAST_LAST_STEPS = 40, 20  # of a run; of the second one if the first took longer than expected

@@ -24,7 +24,8 @@ With many labels, a network that has learnt them alone gives better labels than 
 
 The mean of finetuned-start and finetuned-check, and its new head, have not seen the first fold, whose pictures validate
 them. So nothing is trained for validation alone, and the model that is kept knows all labels. The first run also
-measures how long a step takes: the second one fills what is left of the rung's time. If the val part is large enough,
+measures how long a step takes: the second one fills what is left of the rung's time, and if there is none left, the
+rung has the weights of the first one, and a head that has seen all labels. If the val part is large enough,
 there are no folds, and both runs know all labels.
 """
 
@@ -138,22 +139,44 @@ def train_rung(climb: Climb, ends: float) -> Predictions:
     settle(climb, ends - time.monotonic())
     out, some = climb.out, climb.features
     step_s = finetune_time.step_s(climb, climb.plan.get("finetune_batch"))
-    ends -= finetune_time.judging_s(climb, len(some.judged), learns_unlabeled(climb))
+    judging_s = finetune_time.judging_s(climb, len(some.judged), learns_unlabeled(climb))
     labels = write_start(climb)
     began, whole = time.monotonic(), not (out / CHECK).exists()
-    steps = train_run(climb, CHECK, START, steps_in(FIRST_RUN * (ends - began), step_s, LEAST_STEPS), lambda: labels)
+    possible = steps_in(FIRST_RUN * (ends - judging_s - began), step_s, LEAST_STEPS)
+    steps = train_run(climb, CHECK, START, possible, lambda: labels)
     if whole:  # a part of a run, after a kill, would say nothing about a step
         climb.plan.decide("finetune_step_s", measured_step_s(time.monotonic() - began, steps))
     first = after_first_run(climb)
-    given = labels_by(climb, first.unlabeled) if learns_unlabeled(climb) else None
     step_s = climb.plan.get("finetune_step_s") or step_s
-    train_run(climb, ALL, CHECK, steps_in(ends - time.monotonic(), step_s, LEAST_LAST_STEPS), lambda: given)
-    model = mean_of(climb, head_rung(climb), ALL)
-    seen = kept_features.of_run(climb, ALL, model, some.judged_pictures)
+    left_s = ends - finetune_time.judging_s(climb, len(some.judged), learns=False) - time.monotonic()
+    if last_run(climb, left_s, step_s) == ALL:
+        given = labels_by(climb, first.unlabeled) if learns_unlabeled(climb) else None
+        train_run(climb, ALL, CHECK, steps_in(left_s, step_s, LEAST_LAST_STEPS), lambda: given)
+    model = whole_mean(climb)
+    seen = features_of_rung(climb, model)
     head = head_on(climb, model, seen.labeled, some.labels, seen.unlabeled)
     predictions = predicted(some, head, seen, first.validation)
     write_rung(climb, FINETUNED, model, head, predictions)
     return predictions
+
+
+def last_run(climb: Climb, left_s: float, step_s: float) -> str:
+    """The run whose weights the rung has, decided once: the first one if there is no time for the second."""
+    in_time = bool(climb.request.steps) or COMPILING_S + LEAST_LAST_STEPS * step_s <= left_s
+    return str(climb.plan.decide("finetune_last", ALL if in_time else CHECK))
+
+
+def whole_mean(climb: Climb) -> Predictor:
+    """The network of the rung."""
+    return mean_of(climb, head_rung(climb), climb.plan.get("finetune_last"))
+
+
+def features_of_rung(climb: Climb, model: Predictor) -> RoleFeatures:
+    """The features by the network of the rung."""
+    if climb.plan.get("finetune_last") == ALL:
+        return kept_features.of_run(climb, ALL, model, climb.features.judged_pictures)
+    seen = of_judged(climb, features_after_first_run(climb, model))
+    return seen._replace(test=kept_features.of_test(climb, CHECK, model))
 
 
 def after_first_run(climb: Climb) -> Predictions:

@@ -4,8 +4,9 @@ They are rounded to float16, as those of the frozen encoder are, whether they ar
 """
 
 import io
+from collections.abc import Mapping
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from metapl.fit.folder import explaining_damage
 from metapl.fit.listing import GOES_ON
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
-FILE = "features.npz"
+FILE, TEST_FILE = "features.npz", "test-features.npz"
 
 
 class RoleFeatures(NamedTuple):
@@ -33,23 +34,34 @@ class RoleFeatures(NamedTuple):
 
 def of_run(climb: Climb, run: str, model: Predictor, unlabeled: Rows, test: bool = True) -> RoleFeatures:
     """The model's features of all labelled, val and test pictures, and of these rows of the unlabelled ones."""
-    path, some = climb.out / run / FILE, climb.features
+    rows: dict[Role, Rows | slice] = {
+        "labeled": slice(None),
+        "val": slice(None),
+        "test": slice(None) if test else slice(0),
+        "unlabeled": unlabeled,
+    }
+    return RoleFeatures(**_kept(climb, run, FILE, model, rows))
+
+
+def of_test(climb: Climb, run: str, model: Predictor) -> Values:
+    """The model's features of all test pictures, for a run whose features were asked for without them."""
+    return _kept(climb, run, TEST_FILE, model, {"test": slice(None)})["test"]
+
+
+def _kept(climb: Climb, run: str, name: str, model: Predictor, rows: Mapping[Role, Rows | slice]) -> dict[Role, Values]:
+    """Read features of these rows by role, or compute and write them."""
+    path, some = climb.out / run / name, climb.features
     if not path.is_file():
-        rows: dict[Role, Rows | slice] = {
-            "labeled": slice(None),
-            "val": slice(None),
-            "test": slice(None) if test else slice(0),
-            "unlabeled": unlabeled,
-        }
         with listening(climb) as stop:
             check = partial(stop.check, f"features by {run}", GOES_ON)
-            computed = RoleFeatures(*(_features(model, some, role, own, check) for role, own in rows.items()))
+            computed = {role: _features(model, some, role, own, check) for role, own in rows.items()}
         file = io.BytesIO()
-        np.savez(file, **{role: values.astype(np.float16) for role, values in computed._asdict().items()})
+        rounded: dict[str, Any] = {role: values.astype(np.float16) for role, values in computed.items()}
+        np.savez(file, **rounded)
         with explaining_disk_errors(path.parent, GOES_ON):
             write_atomically(path, file.getvalue())
     with explaining_damage(path), path.open("rb") as file_, np.load(file_, allow_pickle=False) as arrays:
-        return RoleFeatures(*(arrays[role].astype(np.float32) for role in RoleFeatures._fields))
+        return {role: arrays[role].astype(np.float32) for role in rows}
 
 
 def _features(model: Predictor, some: Encoded, role: Role, rows: Rows | slice, check: Check) -> Values:

@@ -17,7 +17,7 @@ from metapl.fit import rung as rungs
 from metapl.fit.climb import Check, Climb
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.encoded import Labels, Values
-from metapl.fit.finetuned import ALL, CHECK, FINETUNED, START
+from metapl.fit.finetuned import CHECK, FINETUNED, START
 from metapl.fit.kept_features import RoleFeatures
 from metapl.fit.rung import Predictions
 from metapl.models.assemble import Head, side_by_side
@@ -43,7 +43,7 @@ def train_rung(climb: Climb, check: Check) -> Predictions:
     validation = finetuned.validated(some, joined(untested, first, ratio(frozen, first)), train)[1]
 
     model = predictor.load(climb.out / FINETUNED)
-    last = kept_features.of_run(climb, ALL, model, some.judged_pictures)
+    last = finetuned.features_of_rung(climb, model)
     r = ratio(frozen, last)
     seen = joined(frozen, last, r)
     head = train(seen.labeled, some.labels, seen.unlabeled)
