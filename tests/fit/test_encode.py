@@ -1,6 +1,7 @@
 """How many unlabelled pictures a fit encodes, and what it prepares again for that."""
 
 import io
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -16,7 +17,7 @@ def test_only_a_part_of_the_unlabelled_pictures_is_prepared_again(monkeypatch, s
     prepared, calls = SimpleNamespace(config=Features()), []
     monkeypatch.setattr(encode.load, "new_share", lambda *_: 1.0)
     monkeypatch.setattr(encode.load, "is_stored", lambda *_, **__: False)
-    monkeypatch.setattr(encode.encoding, "with_unlabeled", lambda features, prepared, *rest: prepared)
+    monkeypatch.setattr(encode.encoding, "with_unlabeled", lambda some, prepared, *rest: time.sleep(0.1) or prepared)
     monkeypatch.setattr(encode.data, "prepare_features", lambda settings, *_: calls.append(settings.unlabeled))
     plan = {"view_s": 1 / 16}
     decide = lambda name, value: plan.setdefault(name, value)  # noqa: E731
@@ -31,4 +32,5 @@ def test_only_a_part_of_the_unlabelled_pictures_is_prepared_again(monkeypatch, s
     encode.encode_unlabeled(climb)
     assert plan["unlabeled"] == limit
     assert calls == again
+    assert plan["encoded_s"] * limit >= 0.1
     assert climb.encoded is (None if again else prepared)

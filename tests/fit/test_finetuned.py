@@ -291,9 +291,9 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
 
 
 def test_it_is_left_out_if_the_time_is_too_short():
-    said = finetuned.why_no_time(on_the_way(100, 260.0))
-    assert said == "finetuning the pretrained network would have taken at least 4 min"
-    assert not finetuned.why_no_time(on_the_way(100, 270.0))
+    said = finetuned.why_no_time(on_the_way(100, 132.0))
+    assert said == "finetuning the pretrained network would have taken at least 2 min"
+    assert not finetuned.why_no_time(on_the_way(100, 135.0))
 
 
 def with_unlabeled(count: int) -> SimpleNamespace:
@@ -309,6 +309,12 @@ def with_unlabeled(count: int) -> SimpleNamespace:
 )
 def test_batches_and_pictures_are_fewer_if_there_is_little_time(left_s, expected):
     assert finetune_time.choose(with_unlabeled(10_000), (32, 16), True, left_s) == expected
+
+
+def test_all_pictures_that_were_encoded_say_how_fast_the_machine_is():
+    climb = with_unlabeled(4000)
+    climb.plan.get = {"view_s": 0.04, "encoded_s": 0.02}.get
+    assert finetune_time.step_s(climb, 16) == pytest.approx(finetune_time.WORK * 16 * 0.02)
 
 
 def test_it_takes_no_longer_than_there_is_time():

@@ -80,23 +80,26 @@ class Pace:
 
 
 def encode_unlabeled(climb: Climb) -> None:
-    """Encode as many unlabelled pictures as their share of the budget allows."""
-    count = climb.facts["unlabeled"]
+    """Encode as many unlabelled pictures as their share of the budget allows; measure how long one really takes."""
+    count, share = climb.facts["unlabeled"], 0.0  # what share of them is encoded now, for all that is known
     if (limit := climb.plan.get("unlabeled")) is None:
-        each_s = picture_s(climb, load.new_share(climb.features.prepared, "unlabeled"))
-        possible = affordable(count, each_s, SHARE_FOR_ENCODING * climb.clock.budget_s)
+        share = load.new_share(climb.features.prepared, "unlabeled")
+        possible = affordable(count, picture_s(climb, share), SHARE_FOR_ENCODING * climb.clock.budget_s)
         if load.is_stored(climb.features.prepared, "unlabeled", only_eval_view=True):
-            possible = count
+            possible, share = count, 0.0
         limit = climb.plan.decide("unlabeled", min(count, max(LEAST_UNLABELED, possible)))
     if limit < count:
         climb.say(f"the budget is enough to encode {limit:,} of the {count:,} unlabelled pictures")
     settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
+    began = time.monotonic()
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
         prepared = climb.features.prepared
         if settings != prepared.config:  # otherwise all is as it was: nothing is read and compiled again
             prepared = data.prepare_features(settings, (), climb.say)
         pace, most_judged = Pace(screen.counting, stop), climb.plan.get("judged") or encoding.MOST_JUDGED
         climb.encoded = encoding.with_unlabeled(climb.features, prepared, pace, most_judged)
+    if share * limit >= LEAST_UNLABELED:
+        climb.plan.decide("encoded_s", (time.monotonic() - began) / (share * limit))
 
 
 def encode_views(climb: Climb) -> bool:

@@ -10,12 +10,14 @@ Taken is the first of these that fits (T ≤ the time that is left):
     2. small batches, and the same pictures
     3. small batches; the runs learn from J unlabelled pictures, as many as fit, but at least LEAST_JUDGED
 
+If none fits, but one run with LEAST_JUDGED pictures does, that is tried.
+
 | symbol | name                                                                                                  |
 |--------|-------------------------------------------------------------------------------------------------------|
 | B      | batch                                                                                                 |
 | J      | judged: unlabelled pictures on whose features the new head is trained                                 |
 | s(B)   | step_s                                                                                                |
-| v      | view_s of the plan: encoding a picture                                                                |
+| v      | view_s: encoding a picture                                                                            |
 | n(J)   | the pictures that validate and test the runs and the rung, J, and those that the runs learn from      |
 """
 
@@ -48,7 +50,7 @@ def choose(climb: Climb, batches: tuple[int, ...], learns: bool, left_s: float) 
     spare_s = left_s - least_s(climb, Size(batch, least), learns)
     if spare_s < 0:
         return None
-    each_s = float(climb.plan.get("view_s")) * (2 if learns else 1)
+    each_s = view_s(climb) * (2 if learns else 1)
     return Size(batch, min(most, least + int(spare_s / each_s)))
 
 
@@ -62,14 +64,19 @@ def most_judged(some: Encoded) -> int:
     return min(MOST_JUDGED, len(some.used))
 
 
-def least_s(climb: Climb, size: Size, learns: bool) -> float:
-    """T: how long the rung takes at least."""
-    return 2 * (LEAST_STEPS * step_s(climb, size.batch) + COMPILING_S) + judging_s(climb, size.judged, learns)
+def least_s(climb: Climb, size: Size, learns: bool, runs: int = 2) -> float:
+    """T: how long the rung takes at least, with one or both of its runs."""
+    return runs * (LEAST_STEPS * step_s(climb, size.batch) + COMPILING_S) + judging_s(climb, size.judged, learns)
 
 
 def step_s(climb: Climb, batch: int) -> float:
     """s: how long a step takes, estimated from the time of encoding."""
-    return WORK * batch * float(climb.plan.get("view_s"))
+    return WORK * batch * view_s(climb)
+
+
+def view_s(climb: Climb) -> float:
+    """v: by all unlabelled pictures if many were encoded, else by some batches, which chance may have slowed down."""
+    return float(climb.plan.get("encoded_s") or climb.plan.get("view_s"))
 
 
 def judging_s(climb: Climb, judged: int, learns: bool) -> float:
@@ -79,4 +86,4 @@ def judging_s(climb: Climb, judged: int, learns: bool) -> float:
     predicted += 2 * min(len(some.test), TESTED)  # by the two runs
     if learns:
         predicted += judged if judged < most_judged(some) else len(some.used)
-    return float(predicted * climb.plan.get("view_s"))
+    return predicted * view_s(climb)

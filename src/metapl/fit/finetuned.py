@@ -112,7 +112,7 @@ def why_no_time(climb: Climb) -> str:
     if has_begun(climb) or climb.request.steps:
         return ""
     smallest = finetune_time.smallest(climb, settings.SMALL_BATCH)
-    needed_s = finetune_time.least_s(climb, smallest, learns_unlabeled(climb))
+    needed_s = finetune_time.least_s(climb, smallest, learns_unlabeled(climb), runs=1)
     if needed_s > PLANNED * climb.left_s:
         return f"finetuning the pretrained network would have taken at least {in_words(needed_s)}"
     return ""
