@@ -31,6 +31,7 @@ def on_the_way(encoder: str, left_s: float = 1000.0) -> SimpleNamespace:
         clock=SimpleNamespace(left_s=left_s, budget_s=1000.0),
         left_out={},
         not_tried={},
+        say=lambda text: None,
     )
 
 

@@ -51,7 +51,11 @@ def on_the_way(**plan) -> SimpleNamespace:
 def test_batches_are_small_if_memory_is_short(most, batch, monkeypatch):
     monkeypatch.setattr(finetuned, "started_from", lambda climb: None)
     monkeypatch.setattr(finetune_memory, "lacking", lambda _, pictures: "too little" if pictures > most else "")
-    assert finetuned.choose_batch(on_the_way(), 1e6) == batch
+    monkeypatch.setattr(finetuned.encoded, "judging", lambda some, most: some)
+    climb, decided = on_the_way(), {}
+    climb.plan.decide, climb.features = decided.setdefault, SimpleNamespace(used=[])
+    finetuned.settle(climb, 1e6)
+    assert decided["finetune_batch"] == batch
 
 
 @pytest.mark.parametrize(

@@ -325,14 +325,14 @@ def test_it_takes_no_longer_than_there_is_time():
         assert size.judged == 4000 or finetune_time.least_s(climb, size._replace(judged=size.judged + 2), True) > left_s
 
 
-@pytest.mark.parametrize(("steps", "memory", "expected"), [(None, "", 16), (12, "", 32), (12, "too little", 16)])
-def test_batches_are_small_if_there_is_little_time_or_memory(steps, memory, expected, monkeypatch):
+@pytest.mark.parametrize(("steps", "expected"), [(None, 16), (12, 32)])
+def test_batches_are_small_if_there_is_little_time_and_nobody_asked_for_steps(steps, expected, monkeypatch):
     climb, decided = with_unlabeled(4000), {"view_s": 0.01}
     climb.plan = SimpleNamespace(get=decided.get, decide=decided.setdefault)
     climb.request = Request(steps=steps)
     monkeypatch.setattr(finetuned, "started_from", lambda climb: None)
     monkeypatch.setattr(finetuned.encoded, "judging", lambda some, most: most)
-    monkeypatch.setattr(finetuned.finetune_memory, "lacking", lambda model, pictures: memory)
+    monkeypatch.setattr(finetuned.finetune_memory, "lacking", lambda model, pictures: "")
     finetuned.settle(climb, 1.0)
     assert decided["finetune_batch"] == expected
     assert climb.encoded == (4000 if steps else 1000)
