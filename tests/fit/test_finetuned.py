@@ -207,16 +207,18 @@ def test_it_starts_from_logistic_regression_and_keeps_early_layers_and_statistic
     assert 0 < moved["params/encoder/head_conv/kernel"] < moved["params/group0_0/kernel"] * 1.01
 
 
-def test_a_kill_between_its_runs_changes_nothing(place, finished, monkeypatch):
-    train = finetuned.train
-
+def killing_before_the_second_run(train):
     def killing(out, *rest):
         if out.name == "finetuned-all":
             killed()
         train(out, *rest)
 
+    return killing
+
+
+def test_a_kill_between_its_runs_changes_nothing(place, finished, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(finetuned, "train", killing)
+        patch.setattr(finetuned, "train", killing_before_the_second_run(finetuned.train))
         with pytest.raises(KilledError):
             climb(place, "killed")
     out = climb(place, "killed")
@@ -362,15 +364,8 @@ def test_with_labels_for_unlabelled_pictures_it_needs_few(labels, expected, monk
 
 
 def test_with_little_time_it_learns_fewer_pictures_and_after_a_kill_the_same(place, monkeypatch):
-    train = finetuned.train
-
-    def killing(out, *rest):
-        if out.name == "finetuned-all":
-            killed()
-        train(out, *rest)
-
     with monkeypatch.context() as patch:
-        patch.setattr(finetuned, "train", killing)
+        patch.setattr(finetuned, "train", killing_before_the_second_run(finetuned.train))
         patch.setattr(finetune_time, "most_judged", lambda some: 20)
         with pytest.raises(KilledError):
             climb(place, "short")
@@ -406,3 +401,12 @@ def test_without_a_second_run_the_rung_has_the_weights_of_the_first_and_a_head_o
     predicted = model.probabilities(np.stack([model.read(path) for path in tested]))
     np.testing.assert_allclose(predicted, np.exp(judged.test), atol=0.02)
     assert json.loads((out / "model.json").read_text())["run"] == "pair"
+
+
+def test_the_features_of_a_fit_by_an_earlier_version_are_those_of_its_second_run(monkeypatch):
+    asked = []
+    monkeypatch.setattr(finetuned.kept_features, "of_run", lambda climb, run, *rest: asked.append(run))
+    for last in (None, "finetuned-all"):
+        plan, features = SimpleNamespace(get={"finetune_last": last}.get), SimpleNamespace(judged_pictures=[])
+        finetuned.features_of_rung(SimpleNamespace(plan=plan, features=features), None)
+    assert asked == ["finetuned-all"] * 2

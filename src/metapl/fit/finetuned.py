@@ -173,7 +173,7 @@ def whole_mean(climb: Climb) -> Predictor:
 
 def features_of_rung(climb: Climb, model: Predictor) -> RoleFeatures:
     """The features by the network of the rung."""
-    if climb.plan.get("finetune_last") == ALL:
+    if climb.plan.get("finetune_last") != CHECK:  # none: a fit of an earlier version, which always had both runs
         return kept_features.of_run(climb, ALL, model, climb.features.judged_pictures)
     seen = of_judged(climb, features_after_first_run(climb, model))
     return seen._replace(test=kept_features.of_test(climb, CHECK, model))
