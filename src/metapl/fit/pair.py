@@ -5,7 +5,8 @@
     the head is aligned self-training on x (recipe/aligned.py)
 
 Where finetuning has gained, the head follows x_1; where the pretrained network knew better, x_0 is still there. It was
-better than `finetuned`, or as good, on each development draw (docs/features.md). A prediction takes twice as long.
+better than `finetuned`, or as good, on each development draw, and worse on one test draw (docs/features.md). A
+prediction takes twice as long.
 """
 
 import numpy as np
