@@ -26,10 +26,10 @@ from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
-from metapl.models.pair import Pair
 from metapl.models.patches import Patches
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
+from metapl.models.side_by_side import SideBySide
 from metapl.models.stacked import stack
 from metapl.models.vit import ViT
 from metapl.models.wide_resnet import WideResNet
@@ -45,7 +45,7 @@ SMALL = {
     EfficientNetLite: EfficientNetLite(width=0.05, depth=0.25, stem="cifar"),
     Patches: Patches(side=2, scales=(1, 2), centroids=4, components=3),
     Heads: Heads(WideResNet(depth=10, width=1), groups=(HeadGroup(2), HeadGroup(2, (4,)))),
-    Pair: Pair(WideResNet(depth=10, width=1)),
+    SideBySide: SideBySide((WideResNet(depth=10, width=1), WideResNet(depth=10, width=2))),
     ConvNeXt: ConvNeXt(channels=4, blocks=(1, 1, 1, 1), layer_scale=0.5),
     ViT: ViT(patch=4, resolution=12, width=16, depth=2, heads=2, registers=1, layer_scale=0.5),
 }

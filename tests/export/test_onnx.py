@@ -17,10 +17,10 @@ from metapl.models.efficientnet import EfficientNet
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
-from metapl.models.pair import Pair
 from metapl.models.patches import Patches
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
+from metapl.models.side_by_side import SideBySide
 from metapl.models.vit import ViT
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError
@@ -41,7 +41,7 @@ NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (ReducedTeacher(hidden=4, residual=True), (3,)),
     (Patches(side=2, scales=(1, 2), centroids=4, components=3), (9, 10, 1)),
     (Heads(WideResNet(depth=10), 9, mirror=True, groups=(HeadGroup(2), HeadGroup(3, (4, 2)))), (8, 10, 1)),
-    (Heads(Pair(WideResNet(depth=10)), groups=(HeadGroup(1),)), (8, 10, 3)),
+    (Heads(SideBySide((WideResNet(depth=10), WideResNet(depth=10, width=1))), groups=(HeadGroup(1),)), (8, 10, 3)),
 ]
 
 

@@ -1,7 +1,9 @@
 """The rung that finetunes the pretrained network: from a linear head on, validated by a fold, even if killed."""
 
 import csv
+import dataclasses
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,9 +16,23 @@ from sklearn.datasets import load_digits
 
 from metapl import config as configs
 from metapl import models
+from metapl.data.sources.features import Features
 from metapl.evaluate import predictor
 from metapl.features import network as encoders
-from metapl.fit import encode, finetune_time, finetuned, fit, head_runs, ladder, network, pair, rung
+from metapl.fit import (
+    companions,
+    conclude,
+    encode,
+    finetune_time,
+    finetuned,
+    fit,
+    head_runs,
+    joint,
+    joint_space,
+    ladder,
+    network,
+    rung,
+)
 from metapl.fit.climb import Climb
 from metapl.fit.clock import Clock
 from metapl.fit.kept_features import RoleFeatures
@@ -35,6 +51,7 @@ TINY = EfficientNetLite(width=0.1, depth=0.1)
 ROLES = ("labeled", "val", "unlabeled")
 RUNS = ("finetuned-check", "finetuned-all")
 HEAD = "params/group0_0"
+BOTH = "joint_finetuned"
 
 
 @pytest.fixture(scope="module")
@@ -227,53 +244,179 @@ def test_a_kill_between_its_runs_changes_nothing(place, finished, monkeypatch):
     ).read_bytes()
 
 
-def test_the_pair_has_the_weights_of_both_networks_and_predicts_what_it_was_judged_by(with_few_labels):
-    both, frozen, tuned = (
-        load_file(with_few_labels / name / "weights.safetensors") for name in ("pair", "aligned", "finetuned")
-    )
-    for side, single in (("first", frozen), ("second", tuned)):
-        own = {name: weights for name, weights in single.items() if "/encoder/" in name}
-        assert len(own) > 10
-        for name, weights in own.items():
-            np.testing.assert_array_equal(both[name.replace("/encoder/", f"/encoder/{side}/")], weights)
-    model, judged = predictor.load(with_few_labels / "pair"), rung.read(with_few_labels, "pair").predictions
-    with (with_few_labels / "pictures.csv").open(newline="", encoding="utf-8") as file:
+def predictions_of(out: Path, name: str) -> np.ndarray:
+    """What the run of a rung predicts for the test pictures."""
+    model = predictor.load(out / name)
+    with (out / "pictures.csv").open(newline="", encoding="utf-8") as file:
         tested = [Path(row["path"]) for row in csv.DictReader(file) if row["split"] == "test"]
-    predicted = model.probabilities(np.stack([model.read(path) for path in tested]))
-    np.testing.assert_allclose(predicted, np.exp(judged.test), atol=0.02)  # it was judged on rounded features
-    assert json.loads((with_few_labels / "model.json").read_text())["run"] == "pair"
+    return model.probabilities(np.stack([model.read(path) for path in tested]))
 
 
-def test_the_pair_is_validated_by_a_head_and_a_network_that_have_not_seen_the_fold(place, with_few_labels, monkeypatch):
-    heads = []
-    train = pair.classical.aligned_training
-    monkeypatch.setattr(
-        pair.classical, "aligned_training", lambda x, y, *rest: heads.append((x, y)) or train(x, y, *rest)
+def has_same_encoder(both: dict[str, np.ndarray], place: int, single: dict[str, np.ndarray]) -> None:
+    own = {name: weights for name, weights in single.items() if "/encoder/" in name}
+    assert len(own) > 10
+    for name, weights in own.items():
+        np.testing.assert_array_equal(both[name.replace("/encoder/", f"/encoder/networks_{place}/")], weights)
+
+
+def test_both_networks_under_one_head_keep_their_weights_and_predict_what_they_were_judged_by(with_few_labels):
+    both, frozen, tuned = (
+        load_file(with_few_labels / name / "weights.safetensors") for name in (BOTH, "aligned", "finetuned")
     )
-    monkeypatch.setattr(pair, "write_composed", lambda *args: None)
-    facts = json.loads((with_few_labels / "data.json").read_text())
-    request = Request(mirror=False, init_from=str(place / "tiny.safetensors"))
-    on_it = Climb(with_few_labels, request, facts, Clock(600.0, 0.0), console(), Plan(with_few_labels))
-    encode.encode_labeled(on_it)
-    encode.encode_unlabeled(on_it)
-    predictions = pair.train_rung(on_it, lambda: None)
+    has_same_encoder(both, 0, frozen)
+    has_same_encoder(both, 1, tuned)
+    judged = rung.read(with_few_labels, BOTH).predictions
+    predicted = predictions_of(with_few_labels, BOTH)
+    np.testing.assert_allclose(predicted, np.exp(judged.test), atol=0.02)  # it was judged on rounded features
+    assert json.loads((with_few_labels / "model.json").read_text())["run"] == BOTH
+
+
+def test_both_networks_are_validated_by_a_head_and_a_network_that_have_not_seen_the_fold(
+    place, with_few_labels, monkeypatch
+):
+    heads, train = [], joint.classical.aligned_training
+    monkeypatch.setattr(
+        joint.classical, "aligned_training", lambda x, y, *rest: heads.append((x, y)) or train(x, y, *rest)
+    )
+    monkeypatch.setattr(joint, "write_composed", lambda *args: None)
+    spaces, join = [], joint_space.join
+    monkeypatch.setattr(joint_space, "join", lambda parts: spaces.append(parts) or join(parts))
+    on_it = begun(place, with_few_labels)
+    predictions = joint.train_with_finetuned(on_it, lambda: None)
     assert [len(y) for _, y in heads] == [48, 60]
     check, whole = (np.load(with_few_labels / name / "features.npz")["labeled"] for name in RUNS)
-    width = check.shape[1]
+    for (_, tuned), own in zip(spaces, (check, whole), strict=True):
+        np.testing.assert_array_equal(tuned.seen.labeled, own)
     held = network.held_out(on_it.features)
-    for (x, _), own in zip(heads, (check[~held], whole), strict=True):
-        assert np.corrcoef(x[:, width:].ravel(), own.ravel())[0, 1] > 0.9999
-    known = ~np.isnan(predictions.validation).any(-1)
-    np.testing.assert_array_equal(known, held)
+    np.testing.assert_array_equal(~np.isnan(predictions.validation).any(-1), held)
+
+
+def begun(place: Path, out: Path) -> Climb:
+    """A climb that has encoded its pictures."""
+    request = Request(mirror=False, init_from=str(place / "tiny.safetensors"))
+    facts = json.loads((out / "data.json").read_text())
+    on_it = Climb(out, request, facts, Clock(600.0, 0.0), console(), Plan(out))
+    encode.encode_labeled(on_it)
+    encode.encode_unlabeled(on_it)
+    return on_it
+
+
+@pytest.fixture(scope="module")
+def with_companion(place):
+    """A fit of a network and a companion: the same one with other weights."""
+    with pytest.MonkeyPatch.context() as patch:
+        weights = jax.jit(models.build(TINY, 3).init)(jax.random.key(1), jnp.zeros((1, 16, 16, 3)))
+        save(place / "other.safetensors", weights, to_dict(TINY), ("a", "b", "c"))
+        let_it_have_a_companion(place, patch)
+        return climb(place, "companion")
+
+
+def let_it_have_a_companion(place: Path, patch: pytest.MonkeyPatch) -> None:
+    other = str(place / "other.safetensors")
+    patch.setattr(
+        companions, "candidates", lambda climb: [dataclasses.replace(climb.features.settings, init_from=other)]
+    )
+    patch.setattr(finetuned, "MANY", 50)
+
+
+def test_several_pretrained_networks_are_a_rung_of_their_own(with_companion):
+    ladder_of = json.loads((with_companion / "ladder.json").read_text())
+    assert ladder_of.index("aligned") < ladder_of.index("joint") < ladder_of.index("finetuned")
+    both, frozen = (load_file(with_companion / name / "weights.safetensors") for name in ("joint", "aligned"))
+    has_same_encoder(both, 0, frozen)
+    name = "params/encoder/networks_1/head_conv/kernel"
+    assert np.abs(both[name] - frozen["params/encoder/head_conv/kernel"]).max() > 0.01
+    predictions = rung.read(with_companion, "joint").predictions
+    np.testing.assert_allclose(predictions_of(with_companion, "joint"), np.exp(predictions.test), atol=0.02)
+    assert not np.isnan(predictions.validation).any()  # each fold was predicted by heads of the others
+
+
+def test_only_heads_on_the_same_features_are_an_ensemble(with_companion, place, monkeypatch, tmp_path):
+    on_it = begun(place, Path(shutil.copytree(with_companion, tmp_path / "copy")))
+    monkeypatch.setattr(ladder.select, "together", lambda rungs, labels: rungs)
+    ladder.ensemble(on_it)
+    members = rung.read(on_it.out, "ensemble").remark.split(" + ")
+    assert {rung.TITLES[name] for name in ("linear", "aligned")} <= set(members)
+    assert not {rung.TITLES[name] for name in ("joint", "finetuned", BOTH)} & set(members)
+
+
+def test_all_networks_look_for_wrong_labels(with_companion, place, monkeypatch):
+    suspected = []
+    monkeypatch.setattr(conclude.hints, "suspected", lambda logits, *rest: suspected.append(logits))
+    conclude.label_errors(begun(place, with_companion), BOTH)  # which has seen all labels but those of one fold
+    np.testing.assert_array_equal(suspected[0], rung.read(with_companion, "joint").predictions.validation)
+
+
+def test_all_networks_label_the_pictures_that_finetuning_learns(with_companion, place, monkeypatch):
+    three = load_file(with_companion / BOTH / "weights.safetensors")
+    assert "params/encoder/networks_2/head_conv/kernel" in three
+    let_it_have_a_companion(place, monkeypatch)
+    on_it, asked = begun(place, with_companion), []
+    train = joint.classical.aligned_training
+    monkeypatch.setattr(finetuned, "write_composed", lambda *args: None)
+    monkeypatch.setattr(
+        finetuned.classical, "aligned_training", lambda x, y, *rest: asked.append((x, y)) or train(x, y, *rest)
+    )
+    given = finetuned.write_start(on_it)
+    (alone, y), (together, y_too) = asked
+    examples = len(on_it.features.labels) + len(on_it.features.unlabeled)
+    assert together.shape[1] == 2 * min(examples, alone.shape[1])  # as many directions of each network
+    np.testing.assert_array_equal(y, y_too)  # without the first fold
+    assert len(y) == 48
+    labels = lists(with_companion)[0]["labeled"]
+    assert [NAMES.index(labels[path]) for path in of_folder(labels, "unlabeled")] == sorted_by_path(
+        on_it, given, labels
+    )
+
+
+def sorted_by_path(climb: Climb, given: np.ndarray, labels: dict[str, str]) -> list[int]:
+    images = climb.features.prepared.pictures.images("unlabeled")
+    by_name = {images.name(int(row)): int(label) for row, label in zip(climb.features.used, given, strict=True)}
+    return [by_name[path] for path in of_folder(labels, "unlabeled")]
+
+
+def test_a_fit_with_a_companion_that_is_killed_between_the_runs_gives_the_same(place, with_companion, monkeypatch):
+    let_it_have_a_companion(place, monkeypatch)
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuned, "train", killing_before_the_second_run(finetuned.train))
+        with pytest.raises(KilledError):
+            climb(place, "killed_companion")
+    out = climb(place, "killed_companion")
+    for name in ("joint", "finetuned", BOTH):
+        whole, again = (folder / name / "weights.safetensors" for folder in (with_companion, out))
+        assert whole.read_bytes() == again.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "left_s", "expected"), [(900, 800, 2), (450, 400, 1), (900, 130, 1), (200, 150, 0)]
+)
+def test_there_are_as_many_companions_as_there_is_time_for(budget_s, left_s, expected, monkeypatch):
+    climb, decided = with_unlabeled(4000), {"view_s": 0.008}
+    climb.plan = SimpleNamespace(get=decided.get, decide=decided.setdefault)
+    climb.clock, climb.left_s = SimpleNamespace(budget_s=budget_s), left_s
+    climb.features.settings = Features(encoder="efficientnet_lite2")
+    monkeypatch.setattr(companions.packages, "installed", lambda name: True)
+    assert [one.encoder for one in companions.chosen(climb)] == ["efficientnet_lite1", "efficientnet_lite0"][:expected]
+    climb.left_s = 1e6
+    assert len(companions.chosen(climb)) == expected  # also after a kill
+
+
+@pytest.mark.parametrize("changed", [{"features": "efficientnet_lite2"}, {"init_from": "efficientnet_lite2"}])
+def test_who_chooses_an_encoder_gets_no_other(changed):
+    climb = with_unlabeled(4000)
+    climb.features.settings, climb.request = Features(encoder="efficientnet_lite2"), Request(**changed)
+    assert not companions.candidates(climb)
 
 
 @pytest.mark.parametrize("stretched", [1.0, 50.0])
-def test_both_networks_of_a_pair_count_the_same(stretched):
+def test_all_networks_count_the_same_in_one_space_and_a_head_on_it_is_one_on_them(stretched):
     draw = np.random.default_rng(0)
     roles = {role: draw.normal(size=(20, 3)).astype(np.float32) for role in ("labeled", "val", "test", "unlabeled")}
-    frozen, own = RoleFeatures(**roles), RoleFeatures(**{role: stretched * x + 7 for role, x in roles.items()})
-    x = pair.joined(frozen, own, pair.ratio(frozen, own)).unlabeled
-    assert pair.spread(x[:, :3]) == pytest.approx(pair.spread(x[:, 3:]), rel=1e-5)
+    first, second = RoleFeatures(**roles), RoleFeatures(**{role: stretched * x + 7 for role, x in roles.items()})
+    space = joint_space.join([joint_space.Part(None, first), joint_space.Part(None, second)])
+    z = np.concatenate([space.seen.labeled, space.seen.unlabeled])
+    squares = [np.square(x - x.mean(0)).sum(-1).mean() for x in (z[:, :3], z[:, 3:])]
+    assert squares == pytest.approx([1280, 1280], rel=1e-3)
 
 
 def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNamespace:
@@ -373,7 +516,7 @@ def test_with_little_time_it_learns_fewer_pictures_and_after_a_kill_the_same(pla
     given = of_folder(lists(out)[1]["labeled"], "unlabeled")
     assert len(given) == 20
     assert len(of_folder(lists(out)[0]["unlabeled"], "unlabeled")) > 20
-    for name in ("finetuned", "pair"):
+    for name in ("finetuned", BOTH):
         assert len(rung.read(out, name).predictions.unlabeled) == 20
     assert "20 of" in rung.read(out, "finetuned").remark
     suggested = {row["path"] for row in json.loads((out / "verdict.json").read_text())["label_next"]}
@@ -400,7 +543,7 @@ def test_without_a_second_run_the_rung_has_the_weights_of_the_first_and_a_head_o
         tested = [Path(row["path"]) for row in csv.DictReader(file) if row["split"] == "test"]
     predicted = model.probabilities(np.stack([model.read(path) for path in tested]))
     np.testing.assert_allclose(predicted, np.exp(judged.test), atol=0.02)
-    assert json.loads((out / "model.json").read_text())["run"] == "pair"
+    assert json.loads((out / "model.json").read_text())["run"] == BOTH
 
 
 def test_the_features_of_a_fit_by_an_earlier_version_are_those_of_its_second_run(monkeypatch):

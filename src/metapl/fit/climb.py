@@ -36,6 +36,7 @@ class Climb:
     console: Console
     plan: Plan
     encoded: Encoded | None = None
+    companions: list[Any] | None = None  # features by other pretrained networks (companions.py), once they are there
     only_foreign: bool = False  # no unlabelled picture looks like the labelled ones
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why there was too little time
     not_tried: dict[str, str] = dataclasses.field(

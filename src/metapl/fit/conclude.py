@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from metapl.fit import advice, leave_out_foreign, page, report, select, verdict
+from metapl.fit import advice, joint, leave_out_foreign, page, report, select, verdict
 from metapl.fit import label_errors as hints
 from metapl.fit.climb import Climb
 from metapl.fit.encoded import Encoded, picture_names
@@ -67,18 +67,20 @@ def unlabeled_logits(climb: Climb, rung: Rung) -> Logits:
     folder, some = climb.out / rung.about.name, climb.features
     if (folder / FILE).is_file():
         return log_probabilities(kept(folder), some.unlabeled[some.judged])
+    if rung.about.name == joint.NAME:  # it predicts all: fewer may be judged later, if time gets short
+        return rung.predictions.unlabeled[some.judged]
     return rung.predictions.unlabeled
 
 
 def label_errors(climb: Climb, name: str) -> list[dict[str, Any]]:
     """Labels that look wrong to the recommended rung's models that had not seen them; none without folds.
 
-    A network is validated by one fold alone: then the best rung of heads looks at all labels.
+    A finetuned network is validated by one fold alone: then the best rung that predicted all of them looks at them.
     """
     some = climb.features
     if not some.folds:
         return []
-    able = [rung for rung in climb.rungs() if rung.about.kind != "network"]
+    able = [rung for rung in climb.rungs() if select.predicted(rung)[: len(some.labels)].all()]
     best = next((rung for rung in able if rung.about.name == name), select.best(able, some.validation_labels))
     of_labeled = best.predictions.validation[: len(some.labels)]
     return hints.suspected(of_labeled, some.labels, picture_names(some, "labeled"), some.class_names)

@@ -42,15 +42,26 @@ from metapl import recipe
 from metapl.config import Config
 from metapl.evaluate import predictor
 from metapl.evaluate.predictor import Predictor
-from metapl.fit import classical, encoded, finetune_memory, finetune_time, kept_features, listing, network
+from metapl.fit import (
+    classical,
+    companions,
+    encoded,
+    finetune_memory,
+    finetune_time,
+    joint_space,
+    kept_features,
+    listing,
+    network,
+)
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
-from metapl.fit.encoded import Encoded, Labels, Values
+from metapl.fit.encoded import Encoded, Labels, Rows, Values
 from metapl.fit.finetune_time import COMPILING_S, LEAST_COMPILING_S, LEAST_LAST_STEPS, LEAST_STEPS, TESTED, Size
 from metapl.fit.heads import kept as kept_heads
 from metapl.fit.heads import log_probabilities
+from metapl.fit.joint_space import Part, Space
 from metapl.fit.kept_features import RoleFeatures
 from metapl.fit.rung import Logits, Predictions
 from metapl.fit.train import train
@@ -60,7 +71,8 @@ from metapl.recipe import aligned
 from metapl.recipe import finetuned as settings
 from metapl.recipe.finetuned import View
 
-ALIGNED = "aligned"  # the rung
+ALIGNED, JOINT = "aligned", "joint"  # the rungs
+WEIGHT = 1.0  # of the finetuned network beside a pretrained one, in one space
 START, CHECK, ALL, FINETUNED = "finetuned-start", "finetuned-check", "finetuned-all", "finetuned"
 LISTS = {CHECK: network.LIST, ALL: "finetuned-list"}
 MOVED, MOVED_WITH_MANY = 0.5, 0.75  # how far the weights go from the network before to the finetuned one
@@ -189,9 +201,38 @@ def after_first_run(climb: Climb) -> Predictions:
         model = mean_of(climb, START, CHECK)
         seen = features_after_first_run(climb, model)
         head, validation = validated(some, of_judged(climb, seen), partial(head_on, climb, model))
-        predictions = Predictions(validation, validation[:0], log_probabilities([head], seen.unlabeled))
-        rungs.write_predictions(folder, predictions)
+        predicted = log_probabilities([head], seen.unlabeled)
+        if has_companions(climb):
+            predicted = predicted_jointly(climb, joined(frozen_parts(climb, some.learnt, test=False), model, seen))
+        rungs.write_predictions(folder, Predictions(validation, validation[:0], predicted))
     return rungs.read_predictions(folder)
+
+
+def has_companions(climb: Climb) -> bool:
+    """Whether there are features by other pretrained networks; decided once, since labels depend on it."""
+    there = rungs.finished(climb.out, JOINT)
+    if climb.plan.decide("finetune_joint", there) and there:
+        companions.encode(climb)
+        return True
+    return False
+
+
+def frozen_parts(climb: Climb, rows: Rows, test: bool = True) -> list[Part]:
+    """The pretrained networks with their features, of these rows of the unlabelled pictures that are used."""
+    parts = companions.parts(climb) if has_companions(climb) else companions.parts(climb)[:1]
+    return [companions.of_pictures(part, rows, test) for part in parts]
+
+
+def joined(before: list[Part], model: Predictor, seen: RoleFeatures) -> Space:
+    """One space for the pretrained networks and a finetuned one."""
+    return joint_space.join([*before, Part(network_parts(model)[0], seen, WEIGHT)])
+
+
+def predicted_jointly(climb: Climb, space: Space) -> Logits:
+    """What a head that has not seen the first fold predicts for unlabelled pictures, by several networks."""
+    some, kept, z = climb.features, ~network.held_out(climb.features), space.seen
+    y, classes = some.labels[kept], len(some.class_names)
+    return log_probabilities([classical.aligned_training(z.labeled[kept], y, z.unlabeled, classes, 0.0)], z.unlabeled)
 
 
 def features_after_first_run(climb: Climb, model: Predictor) -> RoleFeatures:
@@ -306,7 +347,10 @@ def write_start(climb: Climb) -> Labels | None:
     given = None
     if head_rung(climb) == ALIGNED:
         head = classical.aligned_training(x, y, some.unlabeled, classes, 0.0)
-        given = labels_by(climb, log_probabilities([head], some.unlabeled[some.learnt]))
+        predicted = log_probabilities([head], some.unlabeled)
+        if has_companions(climb):
+            predicted = predicted_jointly(climb, joint_space.join(companions.parts(climb)))
+        given = labels_by(climb, predicted[some.learnt])
     else:
         head = classical.logistic(x, y, classes, climb.plan.get("c"))
     write_composed(

@@ -2,8 +2,9 @@
 
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
     aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
+    joint              one head on the features of several pretrained networks, if there is time
     finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
-    pair               one head on the features of both networks, the pretrained and the finetuned one
+    joint_finetuned    one head on the features of all these networks, pretrained and finetuned
     self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     uda, fixmatch, mpl heads on the features, several seeds at once
@@ -23,7 +24,17 @@ import numpy as np
 
 from metapl.config import Config, Stage
 from metapl.evaluate import predictor
-from metapl.fit import classical, finetuned, finetuned_mpl, head_runs, leave_out_foreign, network, pair, select
+from metapl.fit import (
+    classical,
+    companions,
+    finetuned,
+    finetuned_mpl,
+    head_runs,
+    joint,
+    leave_out_foreign,
+    network,
+    select,
+)
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb, listening
 from metapl.fit.clock import in_words
@@ -68,8 +79,9 @@ def go_on(climb: Climb) -> None:
     if climb.has_unlabeled:  # not all of them are foreign
         classical_rung(climb, usual)
     curve(climb)  # after the usual choice, which matters more if the time is short
+    joint_rung(climb)
     finetuned_rung(climb)  # before rungs that take less time, but that are hardly ever chosen
-    pair_rung(climb)
+    joint_finetuned_rung(climb)
     if climb.has_unlabeled:
         for name in others:
             classical_rung(climb, name)
@@ -155,16 +167,34 @@ def finetuned_rung(climb: Climb) -> None:
         train_network(climb, finetuned.FINETUNED, finetuned.train_rung)
 
 
-def pair_rung(climb: Climb) -> None:
-    """Train a head on the pretrained and the finetuned network together, if there are both."""
-    if not pair.is_promising(climb):
+def joint_rung(climb: Climb) -> None:
+    """Train a head on several pretrained networks together, if there are several, and time to encode by them."""
+    if not climb.has_unlabeled or not companions.candidates(climb):
         return
-    with attempt(climb, pair.NAME, share=0.9) as began:
+    if why := joint.why_no_time(climb):
+        climb.left_out[joint.NAME] = why
+        return
+    with attempt(climb, joint.NAME, share=0.5) as began:
+        if began is None:
+            return
+        companions.encode(climb)
+        with listening(climb) as stop:
+            predictions, remark = joint.train_joint(climb, partial(stop.check, TITLES[joint.NAME], GOES_ON))
+        about = About(joint.NAME, TITLES[joint.NAME], "network", True)
+        complete(climb, Rung(about, time.monotonic() - began, predictions, remark))
+
+
+def joint_finetuned_rung(climb: Climb) -> None:
+    """Train a head on the pretrained networks and the finetuned one together, if there are both."""
+    name = joint.WITH_FINETUNED
+    if not joint.is_promising(climb):
+        return
+    with attempt(climb, name, share=0.9) as began:
         if began is None:
             return
         with listening(climb) as stop:
-            predictions = pair.train_rung(climb, partial(stop.check, TITLES[pair.NAME], GOES_ON))
-        about = About(pair.NAME, TITLES[pair.NAME], "network", True)
+            predictions = joint.train_with_finetuned(climb, partial(stop.check, TITLES[name], GOES_ON))
+        about = About(name, TITLES[name], "network", True)
         complete(climb, Rung(about, time.monotonic() - began, predictions))
 
 
@@ -226,8 +256,8 @@ def ensemble(climb: Climb) -> None:
     """Put rungs together one by one, as long as that makes the validation pictures' labels more probable."""
     if rungs.finished(climb.out, "ensemble") or not climb.features.folds:
         return
-    climbed = climb.rungs()
-    chosen = select.together(climbed, climb.features.validation_labels)
+    of_heads = [rung for rung in climb.rungs() if rung.about.kind != "network"]  # all on the same features
+    chosen = select.together(of_heads, climb.features.validation_labels)
     if len(chosen) < 2:
         return
     began = time.monotonic()

@@ -18,8 +18,9 @@ from metapl.fit.scores import PictureFacts
 
 LINEAR = "linear"  # the name of scikit-learn's answer
 ALONE = (
+    "joint",
     "finetuned",
-    "pair",
+    "joint_finetuned",
     "finetuned_mpl",
 )  # rungs that have no counterpart without unlabelled pictures: they say nothing about these
 FORMAT = 3

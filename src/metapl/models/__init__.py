@@ -13,10 +13,10 @@ from metapl.models import (
     efficientnet_lite,
     heads,
     mlp,
-    pair,
     patches,
     reduced_teacher,
     resnet,
+    side_by_side,
     vit,
     wide_resnet,
 )
@@ -35,7 +35,9 @@ MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
     reduced_teacher.ReducedTeacher: reduced_teacher.build,
     patches.Patches: patches.build,
     heads.Heads: lambda config, classes: heads.build(config, classes, inner(config.encoder)),
-    pair.Pair: lambda config, classes: pair.build(classes, inner(config.network), inner(config.network)),
+    side_by_side.SideBySide: lambda config, classes: side_by_side.build(
+        classes, [inner(one) for one in config.networks]
+    ),
 }
 
 

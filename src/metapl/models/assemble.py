@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
-from metapl.models.pair import FIRST, SECOND, Pair
+from metapl.models.side_by_side import SideBySide, name_of
 from metapl.schema import ConfigError
 from metapl.types import Weights
 
@@ -66,23 +66,25 @@ def assemble(encoder: Encoder, heads: Sequence[Head]) -> Assembled:
     return Assembled(model, Weights(params, encoder.weights.stats))
 
 
-def side_by_side(first: Encoder, second: Encoder, factor: float) -> Encoder:
-    """Make one encoder of two networks of one kind: its features are [F_1, factor · F_2] of theirs, F_1 and F_2."""
-    same_heads = dataclasses.replace(second.model, groups=first.model.groups)
-    if first.model != same_heads or first[2:] != second[2:]:
-        raise ConfigError("only two encoders with the same settings can be put side by side")
-    params, scales = ([encoder.weights.params[part] for encoder in (first, second)] for part in ("encoder", "scale"))
-    stats = [encoder.weights.stats.get("encoder", {}) for encoder in (first, second)]
-    scale = {
-        "mean": jnp.concatenate([scale["mean"] for scale in scales]),
-        "factor": jnp.concatenate([scales[0]["factor"], factor * scales[1]["factor"]]),
-    }
-    names = (FIRST, SECOND)
-    weights = Weights(
-        {"encoder": dict(zip(names, params, strict=True)), "scale": scale},
-        {"encoder": dict(zip(names, stats, strict=True))},
+def side_by_side(encoders: Sequence[Encoder]) -> Encoder:
+    """Make one encoder of several that see the same pictures: its features are theirs, one after the other."""
+    first = encoders[0]
+    for other in encoders[1:]:
+        alike = dataclasses.replace(other.model, encoder=first.model.encoder, groups=first.model.groups)
+        if alike != first.model or (other.mean, other.std) != (first.mean, first.std):
+            raise ConfigError("only encoders that see the same pictures can be put side by side")
+    params, scales, stats = {}, [], {}
+    for number, (_, weights, _, _) in enumerate(encoders):
+        params[name_of(number)] = weights.params["encoder"]
+        scales.append(weights.params["scale"])
+        if own := weights.stats.get("encoder"):
+            stats[name_of(number)] = own
+    scale = {part: jnp.concatenate([own[part] for own in scales]) for part in ("mean", "factor")}
+    networks = SideBySide(tuple(encoder.model.encoder for encoder in encoders))
+    return first._replace(
+        model=dataclasses.replace(first.model, encoder=networks),
+        weights=Weights({"encoder": params, "scale": scale}, {"encoder": stats} if stats else {}),
     )
-    return first._replace(model=dataclasses.replace(first.model, encoder=Pair(first.model.encoder)), weights=weights)
 
 
 def taken_apart(

@@ -1,0 +1,91 @@
+"""The rungs with one head on several networks at once: what one of them misses, another may show.
+
+joint               the fit's own pretrained network and its companions (companions.py)
+joint_finetuned     the same and the finetuned network; without companions, the pretrained and the finetuned one
+
+    the head is aligned self-training (recipe/aligned.py) on the features of all networks (joint_space.py)
+
+Where finetuning has gained, the head follows the finetuned network; where a pretrained one knew better, that is still
+there. A prediction takes as long as those of all networks together.
+"""
+
+from metapl.evaluate import predictor
+from metapl.fit import classical, companions, finetuned, joint_space
+from metapl.fit import rung as rungs
+from metapl.fit.climb import Check, Climb
+from metapl.fit.composed import LINEAR_STAGES, write_composed
+from metapl.fit.encoded import Labels, Values
+from metapl.fit.finetuned import CHECK, FINETUNED, START
+from metapl.fit.heads import log_probabilities
+from metapl.fit.joint_space import Space
+from metapl.fit.rung import Predictions
+from metapl.models.assemble import Head
+
+NAME, WITH_FINETUNED = "joint", "joint_finetuned"
+
+
+def why_no_time(climb: Climb) -> str:
+    """Why there is too little time for companions; empty if there is enough, or there are none."""
+    possible = companions.candidates(climb)
+    if not possible or companions.chosen(climb):
+        return ""
+    return "there was too little time to encode the pictures by another network"
+
+
+def train_joint(climb: Climb, check: Check) -> tuple[Predictions, str]:
+    """Train the head, write the rung, predict the pictures that judge it, and all unlabelled ones; with a remark."""
+    some = climb.features
+    space = joint_space.join(companions.parts(climb))
+    z, classes = space.seen, len(some.class_names)
+    joined = some._replace(labeled=z.labeled, val=z.val, test=z.test, unlabeled=z.unlabeled)
+
+    def train(x: Values, y: Labels) -> Head:
+        return classical.aligned_training(x, y, z.unlabeled, classes, 0.0)
+
+    folds = classical.cross_validated(joined, train, check)
+    head = train(z.labeled, some.labels)
+    predictions = Predictions(
+        some.validation(folds, log_probabilities([head], z.val)),
+        log_probabilities([head], z.test),
+        log_probabilities([head], z.unlabeled),
+    )
+    write(climb, NAME, space, head, predictions)
+    alone = log_probabilities([classical.logistic(z.labeled, some.labels, classes, climb.plan.get("c"))], z.test)
+    accuracy = float((alone.argmax(-1) == some.test_labels).mean())
+    names = ", ".join(one.encoder for one in (some.settings, *companions.chosen(climb)))
+    return predictions, f"{names}; logistic regression on the features of all: {100 * accuracy:.1f} %"
+
+
+def is_promising(climb: Climb) -> bool:
+    """Whether there is a finetuned network, and unlabelled pictures to train a head with."""
+    return rungs.finished(climb.out, FINETUNED) and finetuned.learns_unlabeled(climb)
+
+
+def train_with_finetuned(climb: Climb, check: Check) -> Predictions:
+    """Train the head, write the rung, and predict the pictures that judge it; `check` may raise Stopped."""
+    some = climb.features
+
+    def train(labeled: Values, labels: Labels, unlabeled: Values) -> Head:
+        check()
+        return classical.aligned_training(labeled, labels, unlabeled, len(some.class_names), 0.0)
+
+    first_model = finetuned.mean_of(climb, START, CHECK)
+    first = finetuned.of_judged(climb, finetuned.features_after_first_run(climb, first_model))
+    untested = finetuned.frozen_parts(climb, some.judged, test=False)
+    validation = finetuned.validated(some, finetuned.joined(untested, first_model, first).seen, train)[1]
+
+    model = predictor.load(climb.out / FINETUNED)
+    before = finetuned.frozen_parts(climb, some.judged)
+    space = finetuned.joined(before, model, finetuned.features_of_rung(climb, model))
+    head = train(space.seen.labeled, some.labels, space.seen.unlabeled)
+    predictions = finetuned.predicted(some, head, space.seen, validation)
+    write(climb, WITH_FINETUNED, space, head, predictions)
+    return predictions
+
+
+def write(climb: Climb, name: str, space: Space, head: Head, predictions: Predictions) -> None:
+    """Write the run of all networks with this head on their space."""
+    encoder, whole = space.network(head)
+    write_composed(
+        climb.out, name, climb.features, [whole], predictions.test, LINEAR_STAGES, climb.request.seed, encoder
+    )
