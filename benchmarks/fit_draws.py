@@ -80,8 +80,11 @@ def fit_draw(source: Source, asked: argparse.Namespace, seed: int, flags: list[s
         if asked.foreign:
             add_foreign(asked.foreign, seed, data)
         command = [sys.executable, "-m", "metapl", "fit", str(data), "--out", str(out), *flags]
-        with (Path(place) / "log").open("w") as log:
-            subprocess.run(command, check=True, stdout=log, stderr=subprocess.STDOUT)
+        with (Path(place) / "log").open("w+") as log:
+            failed = subprocess.run(command, check=False, stdout=log, stderr=subprocess.STDOUT).returncode
+            if failed:
+                log.seek(0)
+                sys.exit("".join([*log.readlines()[-30:], f"draw {seed}: metapl fit failed"]))
         verdict = json.loads((out / "verdict.json").read_text("utf-8"))
         began = json.loads((out / "sessions.json").read_text("utf-8"))[0]["began"]
         first_s = (out / "linear" / "rung.json").stat().st_mtime - began

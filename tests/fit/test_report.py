@@ -26,3 +26,17 @@ def test_what_was_left_out_is_named_by_its_title_with_one_sentence_for_each_reas
         "Left out: UDA heads, Meta Pseudo Labels heads, because no time was left.",
         "Left out: the same network with Meta Pseudo Labels, because there is no GPU.",
     ]
+
+
+def test_the_verdict_says_how_a_rung_was_made():
+    ladder = [{"title": "self-training", "remark": ""}, {"title": "heads together", "remark": "C = 1"}]
+    assert report.details({"ladder": ladder}) == ["Heads together: C = 1."]
+
+
+def test_a_rung_that_was_not_trained_without_unlabelled_pictures_is_named():
+    d = {"difference": 0.1, "low": 0.05, "high": 0.15, "better": 3, "worse": 1, "p": 0.01}
+    rows = [{"name": name, "title": name, "uses_unlabeled": True} for name in ("aligned", "joint", "finetuned")]
+    verdict = {"ladder": rows, "difference": d, "unlabeled": "helped", "recommended": "finetuned"}
+    assert "helped finetuned is unknown" in report.outcome(verdict)
+    assert "helped joint is unknown" in report.outcome(verdict | {"recommended": "aligned"})
+    assert "unknown" not in report.outcome(verdict | {"ladder": rows[:1]})

@@ -82,8 +82,8 @@ def ladder(verdict: Mapping[str, Any]) -> list[Block]:
         figures.append(spans("Difference to scikit-learn's answer (points)", about, differences))
     table = Table("The ladder", report.HEADER, [[Cell(_named(row, verdict)), *_cells(row)] for row in rows])
     first = Text("A ladder of models, the cheapest first. All are measured on the same test pictures.", "note")
-    left_out = [Text(sentence, "note") for sentence in report.left_out(verdict)]
-    return [Heading("The models that were tried"), first, *figures, table, *left_out]
+    notes = [Text(sentence, "note") for sentence in (*report.details(verdict), *report.left_out(verdict))]
+    return [Heading("The models that were tried"), first, *figures, table, *notes]
 
 
 def _named(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> str:

@@ -47,10 +47,11 @@ def outcome(verdict: Mapping[str, Any]) -> str:
     counts = f"only with them right: {d['better']}, only without them right: {d['worse']}; McNemar's test: "
     measured = f"{pair and pair + ' '}{points(d)} ({counts}p = {d['p']:.2g})"
     said = f"The unlabelled pictures {words[verdict['unlabeled']]}: {measured}."
-    alone = next((row for row in verdict["ladder"] if row["name"] in ALONE and row["uses_unlabeled"]), None)
-    if alone is None:
+    alone = [row for row in verdict["ladder"] if row["name"] in ALONE and row["uses_unlabeled"]]
+    if not alone:
         return said
-    return f"{said} How much they helped {alone['title']} is unknown: it was not trained without them."
+    shown = next((row for row in alone if row["name"] == verdict["recommended"]), alone[0])
+    return f"{said} How much they helped {shown['title']} is unknown: that was not trained without them."
 
 
 def points(difference: Mapping[str, Any]) -> str:
@@ -104,7 +105,7 @@ def markdown(verdict: Mapping[str, Any]) -> str:
     measured = f"Measured on {verdict['pictures']:,} pictures: {escape.markdown(verdict['measured_on'])}."
     lines += ["## The ladder", "", f"{measured} {CHOSEN_BY}", ""]
     lines += [*table(HEADER, [[row["title"], *cells(row)] for row in verdict["ladder"]]), ""]
-    lines += [f"- {escape.markdown(sentence)}" for sentence in left_out(verdict)]
+    lines += [f"- {escape.markdown(sentence)}" for sentence in (*details(verdict), *left_out(verdict))]
     lines += ["", "## What would help", "", *(f"- {escape.markdown(advice)}" for advice in verdict["advice"]), ""]
     lines += ["## Worst classes", "", *_worst(verdict["worst_classes"]), ""]
     lines += [
@@ -125,10 +126,18 @@ def markdown(verdict: Mapping[str, Any]) -> str:
 
 
 CHOSEN_BY = (
-    "The model to use is the finetuned network, if there is one (with the pretrained one beside it if there are "
-    "unlabelled pictures); else self-training with aligned labels, unless another was clearly better in validation: "
-    "on labelled pictures that the model predicting them was not trained on, and that are not among the measured ones."
+    "The model to use is, of those that are there: the pretrained and the finetuned networks under one head, the "
+    "finetuned network, several pretrained networks under one head, self-training with aligned labels, logistic "
+    "regression; unless another was clearly better in validation: on labelled pictures that the model predicting "
+    "them was not trained on, and that are not among the measured ones."
 )
+
+
+def details(verdict: Mapping[str, Any]) -> list[str]:
+    """How the rungs were made, as far as a rung says so: its settings, its members, its steps."""
+    return [
+        f"{row['title'][:1].upper()}{row['title'][1:]}: {row['remark']}." for row in verdict["ladder"] if row["remark"]
+    ]
 
 
 def left_out(verdict: Mapping[str, Any]) -> list[str]:
