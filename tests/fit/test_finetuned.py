@@ -397,8 +397,8 @@ def test_there_are_as_many_companions_as_there_is_time_for(budget_s, left_s, exp
     climb.features.settings = Features(encoder="efficientnet_lite2")
     monkeypatch.setattr(companions.packages, "installed", lambda name: True)
     assert [one.encoder for one in companions.chosen(climb)] == ["efficientnet_lite1", "efficientnet_lite0"][:expected]
-    climb.left_s = 1e6
-    assert len(companions.chosen(climb)) == expected  # also after a kill
+    climb.clock, climb.left_s = SimpleNamespace(budget_s=1e6), 1e6
+    assert len(companions.chosen(climb)) == (expected or 2)  # the same after a kill; a larger budget may allow some
 
 
 @pytest.mark.parametrize("changed", [{"features": "efficientnet_lite2"}, {"init_from": "efficientnet_lite2"}])

@@ -36,11 +36,12 @@ def candidates(climb: Climb) -> list[Features]:
 
 
 def chosen(climb: Climb) -> list[Features]:
-    """Those that there is time for, decided once."""
+    """Those that there is time for, decided once; if there are none, a larger budget may allow some later."""
     possible, most_s = candidates(climb), min(SHARE * climb.clock.budget_s, climb.left_s / 2)
     if (count := climb.plan.get("companions")) is None:
         ends_s = itertools.accumulate(needed_s(climb, settings) for settings in possible)
-        count = climb.plan.decide("companions", sum(end_s <= most_s for end_s in ends_s))
+        if count := sum(end_s <= most_s for end_s in ends_s):
+            climb.plan.decide("companions", count)
     return possible[:count]
 
 
