@@ -1,7 +1,9 @@
 """Which pretrained encoder a fit uses."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from metapl.fit import encoder
@@ -41,13 +43,28 @@ def test_the_best_network_that_is_installed_comes_first(monkeypatch, installed, 
     ],
 )
 def test_the_best_encoder_that_is_fast_enough_is_used(monkeypatch, fastest_s, pictures, budget_s, expected):
-    monkeypatch.setattr(encoder, "picture_s", lambda best, side: {(LARGE, 32): LARGE.work * fastest_s}[best, side])
+    monkeypatch.setattr(encoder, "picture_s", lambda best, side, _: {(LARGE, 32): LARGE.work * fastest_s}[best, side])
     assert encoder.choose([LARGE, MIDDLE, SMALL], pictures, budget_s) == expected
 
 
 def test_a_small_budget_is_not_spent_on_measuring(monkeypatch):
     monkeypatch.setattr(encoder, "picture_s", lambda *some: pytest.fail("measured"))
     assert encoder.choose([LARGE, SMALL], Pictures(1, 1, 32), 60.0) == SMALL
+
+
+@pytest.mark.parametrize(("takes_s", "times"), [([0.1], 1), ([0.9, 0.1], 2), ([0.9] * 9, 3)])
+def test_a_moment_of_load_does_not_decide(monkeypatch, takes_s, times):
+    """A picture may take 0.2 s; `takes_s` is what it takes in the first measurement, in the second, …"""
+    now, calls, left = [0.0], [], [99.0, *np.repeat(takes_s, encoder.MEASURED)]  # the first batch compiles
+
+    def encode(pictures):
+        calls.append(len(pictures))
+        now[0] += left.pop(0) * len(pictures)
+
+    monkeypatch.setattr(encoder.lite, "load", lambda network, size: encode)
+    monkeypatch.setattr(encoder, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=lambda s: None))
+    assert encoder.picture_s(LARGE, 8, 0.2) == pytest.approx(min(takes_s))
+    assert len(calls) == 1 + encoder.MEASURED * times
 
 
 def test_a_fit_after_another_uses_the_same_encoder(tmp_path, monkeypatch):
