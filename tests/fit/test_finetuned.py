@@ -42,7 +42,7 @@ from metapl.models import convolution, efficientnet, onednn
 from metapl.models.efficientnet_lite import EfficientNetLite
 from metapl.recipe import aligned
 from metapl.recipe import finetuned as recipe
-from metapl.schema import to_dict
+from metapl.schema import ConfigError, to_dict
 from metapl.weights import save
 from tests.fit.pictures import console
 from tests.fit.test_fit import NAMES, KilledError, killed, write_digits
@@ -387,18 +387,92 @@ def test_a_fit_with_a_companion_that_is_killed_between_the_runs_gives_the_same(p
         assert whole.read_bytes() == again.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "left_s", "expected"), [(900, 800, 2), (450, 400, 1), (900, 130, 1), (200, 150, 0)]
-)
-def test_there_are_as_many_companions_as_there_is_time_for(budget_s, left_s, expected, monkeypatch):
-    climb, decided = with_unlabeled(4000), {"view_s": 0.008}
-    climb.plan = SimpleNamespace(get=decided.get, decide=decided.setdefault)
-    climb.clock, climb.left_s = SimpleNamespace(budget_s=budget_s), left_s
-    climb.features.settings = Features(encoder="efficientnet_lite2")
+@pytest.fixture
+def lite(monkeypatch):
+    """A climb on features of EfficientNet-Lite2, which take 8 ms a picture; the other networks are installed, too."""
+    on_it, decided = with_unlabeled(4000), {"view_s": 0.008}
+    on_it.plan = SimpleNamespace(get=decided.get, decide=decided.setdefault)
+    on_it.clock, on_it.left_s, on_it.out = SimpleNamespace(budget_s=900), 800, Path("out")
+    on_it.features.settings = Features(encoder="efficientnet_lite2")
+    on_it.features.unlabeled = np.zeros((4000, 1280), np.float32)
     monkeypatch.setattr(companions.packages, "installed", lambda name: True)
-    assert [one.encoder for one in companions.chosen(climb)] == ["efficientnet_lite1", "efficientnet_lite0"][:expected]
-    climb.clock, climb.left_s = SimpleNamespace(budget_s=1e6), 1e6
-    assert len(companions.chosen(climb)) == (expected or 2)  # the same after a kill; a larger budget may allow some
+    monkeypatch.setattr(companions.rungs, "read", lambda out, name: SimpleNamespace(seconds=4.0))
+    return on_it
+
+
+ONE, TWO = ["efficientnet_lite1"], ["efficientnet_lite1", "efficientnet_lite0"]
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "left_s", "expected"), [(900, 800, TWO), (450, 400, ONE), (900, 140, ONE), (200, 150, [])]
+)
+def test_there_are_as_many_companions_as_there_is_time_for(lite, budget_s, left_s, expected, monkeypatch):
+    lite.clock, lite.left_s = SimpleNamespace(budget_s=budget_s), left_s
+    assert [one.encoder for one in companions.chosen(lite)] == expected
+    lite.clock, lite.left_s = SimpleNamespace(budget_s=1e6), 1e6
+    # After a kill they are the same; a larger budget may allow some if there were none.
+    assert [one.encoder for one in companions.chosen(lite)] == (expected or TWO)
+    monkeypatch.setattr(companions.packages, "installed", lambda name: name == "efficientnet_lite0")
+    assert [one.encoder for one in companions.chosen(lite)] == (expected or TWO)
+
+
+@pytest.mark.parametrize(("free", "expected"), [(10**9, TWO), (80 * 10**6, ONE), (10**6, []), (None, TWO)])
+def test_there_are_as_many_companions_as_there_is_memory_for(lite, free, expected, monkeypatch):
+    """4,300 pictures: one takes 84 MB, two take 114."""
+    monkeypatch.setattr(companions.memory, "memory", lambda: (10**10, free))
+    assert [one.encoder for one in companions.chosen(lite)] == expected
+
+
+@pytest.mark.parametrize(("plan", "expected_s"), [({}, 0.006), ({"read_s": 0.07}, 0.076), ({"encoded_s": 0.16}, 0.12)])
+def test_reading_large_photos_counts(lite, plan, expected_s, monkeypatch):
+    lite.plan = SimpleNamespace(get=({"view_s": 0.008} | plan).get)
+    monkeypatch.setattr(companions, "FACTORS", {"efficientnet_lite2": 4.0, "efficientnet_lite1": 3.0})
+    assert companions.picture_s(lite, Features(encoder="efficientnet_lite1")) == pytest.approx(expected_s)
+
+
+def test_a_network_that_cannot_be_read_does_not_end_the_fit(with_companion, place, monkeypatch, tmp_path):
+    let_it_have_a_companion(place, monkeypatch)
+    shutil.copytree(
+        with_companion, tmp_path / "copy", ignore=shutil.ignore_patterns("joint*", "finetuned*", "plan.json")
+    )
+    on_it = begun(place, tmp_path / "copy")
+
+    def damaged(climb):
+        raise ConfigError("the file is damaged")
+
+    monkeypatch.setattr(companions, "encode_all", damaged)
+    ladder.joint_rung(on_it)
+    assert on_it.not_tried == {"joint": "the file is damaged"}
+
+
+def test_no_network_is_added_once_finetuning_has_begun(with_few_labels, place, monkeypatch):
+    let_it_have_a_companion(place, monkeypatch)
+    on_it = begun(place, with_few_labels)
+    ladder.joint_rung(on_it)
+    assert "finetuned without the others" in on_it.not_tried["joint"]
+    assert not rung.finished(with_few_labels, "joint")
+
+
+@pytest.mark.parametrize(("left_s", "expected"), [(25.0, "it would have taken about 26 s"), (27.0, "")])
+def test_heads_on_all_networks_are_not_begun_if_there_is_no_time(lite, left_s, expected, monkeypatch, tmp_path):
+    """Two heads on four networks, 9/4 s each, and a second for the directions of each network."""
+    (tmp_path / "joint").mkdir()
+    (tmp_path / "joint" / "rung.json").touch()
+    monkeypatch.setattr(joint.rungs, "read", lambda out, name: SimpleNamespace(seconds=9.0))
+    companions.chosen(lite)
+    lite.out, lite.left_s, lite.features.folds = tmp_path, left_s, 3
+    assert joint.why_not_joined(lite) == expected
+
+
+def test_a_fit_that_was_killed_with_no_time_left_gives_its_verdict(with_few_labels, place, monkeypatch, tmp_path):
+    out = Path(shutil.copytree(with_few_labels, tmp_path / "copy"))
+    for name in ("verdict.json", "label_next.csv"):
+        (out / name).unlink()
+    monkeypatch.setattr(Clock, "left_s", property(lambda clock: -1.0))
+    climb(place, str(out))
+    whole, again = (json.loads((folder / "verdict.json").read_text()) for folder in (with_few_labels, out))
+    assert again["recommended"] == whole["recommended"] == BOTH
+    assert again["label_next"] == whole["label_next"] != []
 
 
 @pytest.mark.parametrize("changed", [{"features": "efficientnet_lite2"}, {"init_from": "efficientnet_lite2"}])

@@ -1,7 +1,7 @@
 """Companions: other pretrained networks that encode the pictures, too. What one network misses, another may show.
 
-Their features take seconds to minutes, and never more than SHARE of the budget. Networks of one family that see
-pictures of one size can be put side by side under one head (joint.py).
+They are meant to take SHARE of the budget: as many of them are used as that allows, and the memory that is free.
+Networks of one family that see pictures of one size can be put side by side under one head (joint.py).
 """
 
 import dataclasses
@@ -10,19 +10,24 @@ import itertools
 from metapl import data
 from metapl.data.sources.features import Features
 from metapl.features.encoders import encoder_of
+from metapl.fit import encode, leave_out_foreign
 from metapl.fit import encoded as encoding
-from metapl.fit import finetune_time
+from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb, listening
-from metapl.fit.encode import Pace
 from metapl.fit.encoded import Rows
 from metapl.fit.encoder import FACTORS
 from metapl.fit.joint_space import Part
 from metapl.fit.kept_features import RoleFeatures
 from metapl.models import packages
+from metapl.recipe.aligned import DIRECTIONS
 from metapl.runs import runlog
+from metapl.schema import from_dict, to_dict
+from metapl.system import memory
 
+ALIGNED = "aligned"  # the rung, whose time tells how long training a head takes
 SHARE = 0.2  # of the budget, and at most half of the time that is left
-STARTING_S = 20.0  # to compile an encoder, and to train a head six times
+STARTING_S = 20.0  # to load and compile an encoder
+COPIES = 2  # of one network's features, while its map is learnt
 
 
 def candidates(climb: Climb) -> list[Features]:
@@ -36,24 +41,44 @@ def candidates(climb: Climb) -> list[Features]:
 
 
 def chosen(climb: Climb) -> list[Features]:
-    """Those that there is time for, decided once; if there are none, a larger budget may allow some later."""
+    """Those that there is time and memory for, decided once; if there are none, a larger budget may allow some."""
+    if (names := climb.plan.get("companions")) is not None:
+        return [from_dict(Features, {key: value for key, value in one.items() if key != "name"}, {}) for one in names]
     possible, most_s = candidates(climb), min(SHARE * climb.clock.budget_s, climb.left_s / 2)
-    if (count := climb.plan.get("companions")) is None:
-        ends_s = itertools.accumulate(needed_s(climb, settings) for settings in possible)
-        if count := sum(end_s <= most_s for end_s in ends_s):
-            climb.plan.decide("companions", count)
+    count = sum(end_s <= most_s for end_s in needed_s(climb, possible))
+    free = memory.memory()[1]
+    while free is not None and count and needed_bytes(climb, count) > free:
+        count -= 1
+    if count:
+        climb.plan.decide("companions", [to_dict(one) for one in possible[:count]])
     return possible[:count]
 
 
-def needed_s(climb: Climb, settings: Features) -> float:
-    """About how long it takes to encode all pictures by this network, as far as the fit's own network tells."""
-    some = climb.features
-    pictures = len(some.labels) + len(some.val) + len(some.test) + len(some.used)
-    ratio = FACTORS.get(settings.encoder, 1.0) / FACTORS.get(some.settings.encoder, 1.0)
-    return STARTING_S + pictures * finetune_time.view_s(climb) * ratio
+def needed_s(climb: Climb, some: list[Features]) -> list[float]:
+    """About how long it takes with the first one, the first two, …: encoding, and training heads on all networks."""
+    own = climb.features
+    pictures = len(own.labels) + len(own.val) + len(own.test) + len(own.used)
+    training_s = rungs.read(climb.out, ALIGNED).seconds  # on one network
+    each_s = (STARTING_S + pictures * picture_s(climb, one) + training_s for one in some)
+    return [training_s + sum_s for sum_s in itertools.accumulate(each_s)]
 
 
-def encode(climb: Climb) -> None:
+def picture_s(climb: Climb, settings: Features) -> float:
+    """About how long it takes to read and encode a picture, as far as the fit's own network tells."""
+    work = FACTORS.get(settings.encoder, 1.0) / FACTORS.get(climb.features.settings.encoder, 1.0)
+    if encoded_s := climb.plan.get("encoded_s"):
+        return float(work * encoded_s)
+    return encode.picture_s(climb, work)
+
+
+def needed_bytes(climb: Climb, count: int) -> float:
+    """About how much memory the features of so many take, and those of all networks in one space."""
+    own = climb.features
+    numbers = own.unlabeled.shape[-1] * (count + COPIES) + DIRECTIONS * (count + 1)
+    return 4.0 * (len(own.labels) + len(own.used)) * numbers
+
+
+def encode_all(climb: Climb) -> None:
     """Encode the pictures by each companion, or read what is kept; then `parts` has their features."""
     if climb.companions is None:
         climb.companions = [_part(climb, settings) for settings in chosen(climb)]
@@ -61,11 +86,12 @@ def encode(climb: Climb) -> None:
 
 def _part(climb: Climb, settings: Features) -> Part:
     climb.say(f"features by another network, too: {settings.encoder}")
+    if leave_out_foreign.read(climb.out).rows:
+        settings = dataclasses.replace(settings, without=str((climb.out / leave_out_foreign.ROWS).absolute()))
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
         prepared = data.prepare_features(settings, (), climb.say)
-        pace = Pace(screen.counting, stop)
+        pace = encode.Pace(screen.counting, stop)
         roles = {role: encoding.eval_view(prepared, role, pace) for role in RoleFeatures._fields}
-    roles["unlabeled"] = roles["unlabeled"][climb.features.used]
     return Part(encoder_of(prepared.encode), RoleFeatures(**roles))
 
 

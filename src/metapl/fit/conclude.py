@@ -67,9 +67,10 @@ def unlabeled_logits(climb: Climb, rung: Rung) -> Logits:
     folder, some = climb.out / rung.about.name, climb.features
     if (folder / FILE).is_file():
         return log_probabilities(kept(folder), some.unlabeled[some.judged])
+    own = rung.predictions.unlabeled
     if rung.about.name == joint.NAME:  # it predicts all: fewer may be judged later, if time gets short
-        return rung.predictions.unlabeled[some.judged]
-    return rung.predictions.unlabeled
+        return own[some.judged]
+    return own if len(own) == len(some.judged) else own[:0]  # their features are not there: stopped before that
 
 
 def label_errors(climb: Climb, name: str) -> list[dict[str, Any]]:

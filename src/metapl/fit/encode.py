@@ -90,16 +90,29 @@ def encode_unlabeled(climb: Climb) -> None:
         limit = climb.plan.decide("unlabeled", min(count, max(LEAST_UNLABELED, possible)))
     if limit < count:
         climb.say(f"the budget is enough to encode {limit:,} of the {count:,} unlabelled pictures")
-    settings = dataclasses.replace(climb.features.settings, unlabeled=limit if limit < count else 0)
     began = time.monotonic()
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
-        prepared = climb.features.prepared
-        if settings != prepared.config:  # otherwise all is as it was: nothing is read and compiled again
-            prepared = data.prepare_features(settings, (), climb.say)
+        prepared = with_limit(climb)
         pace, most_judged = Pace(screen.counting, stop), climb.plan.get("judged") or encoding.MOST_JUDGED
         climb.encoded = encoding.with_unlabeled(climb.features, prepared, pace, most_judged)
     if share * limit >= LEAST_UNLABELED:
         climb.plan.decide("encoded_s", (time.monotonic() - began) / (share * limit))
+
+
+def unlabeled_are_encoded(climb: Climb) -> bool:
+    """Whether an earlier session has encoded the unlabelled pictures: reading their features takes seconds."""
+    if not climb.has_unlabeled or climb.plan.get("unlabeled") is None:
+        return False
+    return load.is_stored(with_limit(climb), "unlabeled", only_eval_view=True)
+
+
+def with_limit(climb: Climb) -> Prepared:
+    """What is encoded if no more unlabelled pictures are used than was decided."""
+    limit, prepared = climb.plan.get("unlabeled"), climb.features.prepared
+    settings = dataclasses.replace(prepared.config, unlabeled=limit if limit < climb.facts["unlabeled"] else 0)
+    if settings == prepared.config:  # all is as it was: nothing is read and compiled again
+        return prepared
+    return data.prepare_features(settings, (), climb.say)
 
 
 def encode_views(climb: Climb) -> bool:

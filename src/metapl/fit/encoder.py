@@ -12,8 +12,8 @@ and takes the first candidate with which
     s · [unlabelled pictures, at most ENOUGH]         ≤ the share of the budget that is for encoding them
 
 Better features of fewer unlabelled pictures are worth more than worse features of all. If the best candidate seems too
-slow, it measures again some seconds later, and the shortest time counts: a moment of load at the start would otherwise
-decide the whole fit.
+slow, but not by HOPELESS times, it measures again some seconds later, and the shortest time counts: a moment of load at
+the start would otherwise decide the whole fit.
 
 | symbol | name      |
 |--------|-----------|
@@ -41,6 +41,7 @@ LEAST_TO_MEASURE_S = 100.0  # with a smaller budget, measuring alone would take 
 ENOUGH = 2000  # unlabelled pictures
 MEASURED = 2  # batches
 TRIES, PAUSE_S = 3, 3.0  # of measuring, while the best candidate seems too slow
+HOPELESS = 3.0
 
 Pixels = NDArray[np.uint8]
 
@@ -96,7 +97,7 @@ def picture_s(candidate: Candidate, side: int, allowed_s: float) -> float:
     encode(grey)  # compiles
     fastest_s = measured_s(encode, grey)
     for _ in range(TRIES - 1):
-        if fastest_s <= allowed_s:
+        if not allowed_s < fastest_s < HOPELESS * allowed_s:
             break
         time.sleep(PAUSE_S)
         fastest_s = min(fastest_s, measured_s(encode, grey))

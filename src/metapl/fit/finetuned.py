@@ -20,7 +20,8 @@ before them gives (Noisy Student, Xie et al., 2020), scaled to the shares that t
 | MANY a class      | linear                            | none, by the mean after the first run with its new head   |
 | fewer             | aligned                           | by that head, by the mean after the first run in this way |
 
-With many labels, a network that has learnt them alone gives better labels than a head on the frozen network.
+With many labels, a network that has learnt them alone gives better labels than a head on the frozen network. If there
+are several pretrained networks (joint.py), the labels are by a head on all of them and the network named here.
 
 The mean of finetuned-start and finetuned-check, and its new head, have not seen the first fold, whose pictures validate
 them. So nothing is trained for validation alone, and the model that is kept knows all labels. The first run also
@@ -192,8 +193,9 @@ def features_of_rung(climb: Climb, model: Predictor) -> RoleFeatures:
 
 
 def after_first_run(climb: Climb) -> Predictions:
-    """What the model predicts for the pictures that validate it, and for all unlabelled ones, which it labels.
+    """What the model predicts for the pictures that validate it; and for those that the second run learns from.
 
+    The latter is by a head on all networks if there are several.
     Kept beside the run: it is asked for again after a kill.
     """
     folder, some = climb.out / CHECK, climb.features
@@ -209,12 +211,11 @@ def after_first_run(climb: Climb) -> Predictions:
 
 
 def has_companions(climb: Climb) -> bool:
-    """Whether there are features by other pretrained networks; decided once, since labels depend on it."""
+    """Whether there are features by other pretrained networks; none are added once finetuning has begun."""
     there = rungs.finished(climb.out, JOINT)
-    if climb.plan.decide("finetune_joint", there) and there:
-        companions.encode(climb)
-        return True
-    return False
+    if there:
+        companions.encode_all(climb)
+    return there
 
 
 def frozen_parts(climb: Climb, rows: Rows, test: bool = True) -> list[Part]:

@@ -13,6 +13,7 @@ from metapl.evaluate import predictor
 from metapl.fit import classical, companions, finetuned, joint_space
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Check, Climb
+from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.encoded import Labels, Values
 from metapl.fit.finetuned import CHECK, FINETUNED, START
@@ -21,15 +22,36 @@ from metapl.fit.joint_space import Space
 from metapl.fit.rung import Predictions
 from metapl.models.assemble import Head
 
-NAME, WITH_FINETUNED = "joint", "joint_finetuned"
+NAME, WITH_FINETUNED = finetuned.JOINT, "joint_finetuned"
+MARGIN = 1.5  # for a machine that becomes slower
+JOINING_S = 1.0  # to find the directions of a network's features
+
+
+def is_promising(climb: Climb) -> bool:
+    """Whether there are other networks, and unlabelled pictures with a head that says what training it costs."""
+    return finetuned.learns_unlabeled(climb) and bool(companions.candidates(climb))
+
+
+def why_not_any_more(climb: Climb) -> str:
+    """Why more time would not help: what finetuning learns depends on these networks. Empty if they can be added."""
+    if rungs.finished(climb.out, NAME) or not finetuned.has_begun(climb):
+        return ""
+    return "the network was finetuned without the others; a new fit in another folder tries them"
 
 
 def why_no_time(climb: Climb) -> str:
-    """Why there is too little time for companions; empty if there is enough, or there are none."""
-    possible = companions.candidates(climb)
-    if not possible or companions.chosen(climb):
-        return ""
-    return "there was too little time to encode the pictures by another network"
+    """Why no other network is used; empty if one is."""
+    return (
+        ""
+        if companions.chosen(climb)
+        else "there was too little time or memory to encode the pictures by another network"
+    )
+
+
+def share(climb: Climb) -> float:
+    """What share of the time that is left the rung may take: MARGIN times what it should, and half at most."""
+    expected_s = companions.needed_s(climb, companions.chosen(climb))[-1]
+    return min(0.5, MARGIN * expected_s / max(climb.left_s, 1.0))
 
 
 def train_joint(climb: Climb, check: Check) -> tuple[Predictions, str]:
@@ -56,9 +78,20 @@ def train_joint(climb: Climb, check: Check) -> tuple[Predictions, str]:
     return predictions, f"{names}; logistic regression on the features of all: {100 * accuracy:.1f} %"
 
 
-def is_promising(climb: Climb) -> bool:
+def can_be_joined(climb: Climb) -> bool:
     """Whether there is a finetuned network, and unlabelled pictures to train a head with."""
     return rungs.finished(climb.out, FINETUNED) and finetuned.learns_unlabeled(climb)
+
+
+def why_not_joined(climb: Climb) -> str:
+    """Why there is too little time to train two heads on all networks; empty if there is enough, or it is done."""
+    if rungs.finished(climb.out, WITH_FINETUNED):
+        return ""
+    others = len(companions.chosen(climb)) if rungs.finished(climb.out, NAME) else 0
+    networks = 2 + others
+    trained_s = rungs.read(climb.out, companions.ALIGNED).seconds / (climb.features.folds + 1)  # on one network
+    needed_s = 2 * networks * (trained_s + JOINING_S)
+    return f"it would have taken about {in_words(needed_s)}" if needed_s > climb.left_s else ""
 
 
 def train_with_finetuned(climb: Climb, check: Check) -> Predictions:

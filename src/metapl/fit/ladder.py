@@ -40,13 +40,20 @@ from metapl.fit.climb import Climb, listening
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
 from metapl.fit.curve import learning_curve
-from metapl.fit.encode import encode_labeled, encode_unlabeled, encode_views, head_features
+from metapl.fit.encode import (
+    encode_labeled,
+    encode_unlabeled,
+    encode_views,
+    head_features,
+    unlabeled_are_encoded,
+)
 from metapl.fit.folder import FORMAT, MODEL, write_json
 from metapl.fit.heads import keep, kept, log_probabilities
 from metapl.fit.listing import GOES_ON
 from metapl.fit.rung import TITLES, About, Predictions, Rung
 from metapl.models.assemble import Head
 from metapl.recipe.heads import Method
+from metapl.schema import ConfigError
 from metapl.system import runtime, signals
 from metapl.system.signals import TIME_IS_UP, Stopped
 
@@ -60,6 +67,9 @@ def climb(climb: Climb) -> None:
     try:
         encode_labeled(climb)
         linear(climb)  # always done, however long it takes: it is the first usable model
+        if unlabeled_are_encoded(climb):  # the verdict of a fit that goes on needs them, even if no time is left
+            encode_unlabeled(climb)
+            leave_out_foreign.leave_out(climb)
         with signals.within(max(0.0, climb.left_s)):
             go_on(climb)
     except Stopped as stopped:
@@ -73,7 +83,7 @@ def climb(climb: Climb) -> None:
 def go_on(climb: Climb) -> None:
     """Climb what comes after the first rung."""
     usual, *others = classical.WITH_UNLABELED
-    if climb.has_unlabeled:
+    if climb.has_unlabeled and not len(climb.features.used):
         encode_unlabeled(climb)
         leave_out_foreign.leave_out(climb)
     if climb.has_unlabeled:  # not all of them are foreign
@@ -169,15 +179,22 @@ def finetuned_rung(climb: Climb) -> None:
 
 def joint_rung(climb: Climb) -> None:
     """Train a head on several pretrained networks together, if there are several, and time to encode by them."""
-    if not climb.has_unlabeled or not companions.candidates(climb):
+    if not joint.is_promising(climb):
+        return
+    if why := joint.why_not_any_more(climb):
+        climb.not_tried[joint.NAME] = why
         return
     if why := joint.why_no_time(climb):
         climb.left_out[joint.NAME] = why
         return
-    with attempt(climb, joint.NAME, share=0.5) as began:
+    with attempt(climb, joint.NAME, joint.share(climb)) as began:
         if began is None:
             return
-        companions.encode(climb)
+        try:
+            companions.encode_all(climb)
+        except ConfigError as error:  # a damaged package must not end a fit that can do without it
+            climb.not_tried[joint.NAME] = str(error)
+            return
         with listening(climb) as stop:
             predictions, remark = joint.train_joint(climb, partial(stop.check, TITLES[joint.NAME], GOES_ON))
         about = About(joint.NAME, TITLES[joint.NAME], "network", True)
@@ -187,7 +204,10 @@ def joint_rung(climb: Climb) -> None:
 def joint_finetuned_rung(climb: Climb) -> None:
     """Train a head on the pretrained networks and the finetuned one together, if there are both."""
     name = joint.WITH_FINETUNED
-    if not joint.is_promising(climb):
+    if not joint.can_be_joined(climb):
+        return
+    if why := joint.why_not_joined(climb):
+        climb.left_out[name] = why
         return
     with attempt(climb, name, share=0.9) as began:
         if began is None:
