@@ -442,14 +442,14 @@ def test_a_network_that_cannot_be_read_does_not_end_the_fit(with_companion, plac
 
     monkeypatch.setattr(companions, "encode_all", damaged)
     ladder.joint_rung(on_it)
-    assert on_it.not_tried == {"joint": "the file is damaged"}
+    assert on_it.skipped == {"joint": "the file is damaged"}
 
 
 def test_no_network_is_added_once_finetuning_has_begun(with_few_labels, place, monkeypatch):
     let_it_have_a_companion(place, monkeypatch)
     on_it = begun(place, with_few_labels)
     ladder.joint_rung(on_it)
-    assert "finetuned without the others" in on_it.not_tried["joint"]
+    assert "finetuned without the others" in on_it.skipped["joint"]
     assert not rung.finished(with_few_labels, "joint")
 
 

@@ -20,11 +20,16 @@ def test_a_table_of_pictures_keeps_odd_names_in_a_csv():
 
 def test_what_was_left_out_is_named_by_its_title_with_one_sentence_for_each_reason():
     said = report.left_out(
-        {"left_out": {"uda": "no time was left", "network": "there is no GPU", "mpl": "no time was left"}}
+        {
+            "left_out": {"uda": "no time was left", "mpl": "no time was left"},
+            "not_tried": {"network": "there is no GPU"},
+            "skipped": {"joint": "a file is damaged"},
+        }
     )
     assert said == [
         "Left out: UDA heads, Meta Pseudo Labels heads, because no time was left.",
         "Left out: the same network with Meta Pseudo Labels, because there is no GPU.",
+        "Left out: several pretrained networks under one head, because a file is damaged.",
     ]
 
 

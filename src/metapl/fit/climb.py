@@ -41,7 +41,8 @@ class Climb:
     left_out: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why there was too little time
     not_tried: dict[str, str] = dataclasses.field(
         default_factory=dict
-    )  # rung -> why, and more time would not change it
+    )  # rung -> why, and more time would not change it, but another machine would
+    skipped: dict[str, str] = dataclasses.field(default_factory=dict)  # rung -> why, and neither would change it
 
     def say(self, text: str) -> None:
         """Print a sentence."""

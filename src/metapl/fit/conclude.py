@@ -32,6 +32,7 @@ def conclude(climb: Climb, finished: bool) -> dict[str, Any]:
         "chosen": chosen(climb),
         "left_out": climb.left_out,
         "not_tried": climb.not_tried,
+        "skipped": climb.skipped,
         "curve": climb.plan.get("curve"),
         "labels": len(some.labels),
         "history": climb.facts.get("history", []),

@@ -182,7 +182,7 @@ def joint_rung(climb: Climb) -> None:
     if not joint.is_promising(climb):
         return
     if why := joint.why_not_any_more(climb):
-        climb.not_tried[joint.NAME] = why
+        climb.skipped[joint.NAME] = why
         return
     if why := joint.why_no_time(climb):
         climb.left_out[joint.NAME] = why
@@ -193,7 +193,7 @@ def joint_rung(climb: Climb) -> None:
         try:
             companions.encode_all(climb)
         except ConfigError as error:  # a damaged package must not end a fit that can do without it
-            climb.not_tried[joint.NAME] = str(error)
+            climb.skipped[joint.NAME] = str(error).rstrip(".")
             return
         with listening(climb) as stop:
             predictions, remark = joint.train_joint(climb, partial(stop.check, TITLES[joint.NAME], GOES_ON))

@@ -143,7 +143,7 @@ def details(verdict: Mapping[str, Any]) -> list[str]:
 def left_out(verdict: Mapping[str, Any]) -> list[str]:
     """Which rungs were left out, and why: a sentence for each reason."""
     reasons: dict[str, list[str]] = {}
-    for name, why in (verdict["left_out"] | verdict.get("not_tried", {})).items():
+    for name, why in (verdict["left_out"] | verdict.get("not_tried", {}) | verdict.get("skipped", {})).items():
         reasons.setdefault(why, []).append(TITLES.get(name, name))
     return [f"Left out: {', '.join(titles)}, because {why}." for why, titles in reasons.items()]
 
