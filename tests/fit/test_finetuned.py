@@ -445,12 +445,12 @@ def test_a_network_that_cannot_be_read_does_not_end_the_fit(with_companion, plac
     assert on_it.skipped == {"joint": "the file is damaged"}
 
 
-def test_no_network_is_added_once_finetuning_has_begun(with_few_labels, place, monkeypatch):
+def test_no_network_is_added_once_finetuning_has_begun(finished, place, monkeypatch):
     let_it_have_a_companion(place, monkeypatch)
-    on_it = begun(place, with_few_labels)
+    on_it = begun(place, finished)
     ladder.joint_rung(on_it)
     assert "finetuned without the others" in on_it.skipped["joint"]
-    assert not rung.finished(with_few_labels, "joint")
+    assert not rung.finished(finished, "joint")
 
 
 @pytest.mark.parametrize(("left_s", "expected"), [(25.0, "it would have taken about 26 s"), (27.0, "")])
@@ -464,13 +464,13 @@ def test_heads_on_all_networks_are_not_begun_if_there_is_no_time(lite, left_s, e
     assert joint.why_not_joined(lite) == expected
 
 
-def test_a_fit_that_was_killed_with_no_time_left_gives_its_verdict(with_few_labels, place, monkeypatch, tmp_path):
-    out = Path(shutil.copytree(with_few_labels, tmp_path / "copy"))
+def test_a_fit_that_was_killed_with_no_time_left_gives_its_verdict(finished, place, monkeypatch, tmp_path):
+    out = Path(shutil.copytree(finished, tmp_path / "copy"))
     for name in ("verdict.json", "label_next.csv"):
         (out / name).unlink()
     monkeypatch.setattr(Clock, "left_s", property(lambda clock: -1.0))
     climb(place, str(out))
-    whole, again = (json.loads((folder / "verdict.json").read_text()) for folder in (with_few_labels, out))
+    whole, again = (json.loads((folder / "verdict.json").read_text()) for folder in (finished, out))
     assert again["recommended"] == whole["recommended"] == BOTH
     assert again["label_next"] == whole["label_next"] != []
 
