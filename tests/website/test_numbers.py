@@ -52,7 +52,15 @@ def test_the_readmes_table_is_the_docs():
         assert cells == expected, name
 
 
-PAGES = ("results.md", "two_moons.md", "feedback.md", "feedback_trials.md", "features.md", "own_pictures.md")
+PAGES = (
+    "results.md",
+    "two_moons.md",
+    "feedback.md",
+    "feedback_trials.md",
+    "features.md",
+    "own_pictures.md",
+    "fit_measurements.md",
+)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/proof.md"])
