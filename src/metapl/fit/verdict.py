@@ -138,7 +138,8 @@ def recommend(
         return best, "it is the only model so far"
     if validated is None:
         return best, "it is the usual choice, and there are too few labelled pictures to compare it with others"
-    how = f"{100 * validated.accuracy:.1f} % of {validated.pictures:,} labelled pictures that it had not seen right"
+    share = f"{100 * validated.accuracy:.1f} % of {validated.pictures:,} labelled pictures"
+    how = f"it got {share} right that it had not seen"
     usual = select.favourite(rungs)
     if best is usual:
         return best, f"it is the usual choice, and validation was not clearly better for any other rung ({how})"
