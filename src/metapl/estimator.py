@@ -220,7 +220,7 @@ class MetaPseudoLabels(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         square = 1 + float(np.mean(np.sum(labeled**2, -1)))
         rounded = 2.0 ** round(math.log2(square))  # so that fits of similar examples share a program
         batches = params["labeled_batch"], params["unlabeled_batch"]
-        return Points(params["steps"], *batches, *labeled.shape, rounded, params["learning_rate"])
+        return Points(params["steps"], *batches, len(labeled), labeled.shape[1], rounded, params["learning_rate"])
 
     def _plain_params(self) -> dict[str, Any]:
         """The settings as Python numbers; a search may set NumPy numbers, which TOML and JSON cannot store."""

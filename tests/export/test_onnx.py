@@ -20,7 +20,7 @@ from metapl.models.mlp import MLP
 from metapl.models.patches import Patches
 from metapl.models.reduced_teacher import ReducedTeacher
 from metapl.models.resnet import ResNet
-from metapl.models.side_by_side import SideBySide
+from metapl.models.side_by_side import SideBySide, Takes
 from metapl.models.vit import ViT
 from metapl.models.wide_resnet import WideResNet
 from metapl.schema import ConfigError
@@ -29,6 +29,7 @@ from metapl.types import ModelConfig
 from metapl.weights import Example
 from tests.tiny_run import drawn
 
+PATCHES = Patches(side=2, scales=(1, 2), centroids=4, components=3)
 NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (MLP((4,), activation="relu"), (5, 4, 1)),
     (WideResNet(depth=10, width=1), (8, 10, 3)),
@@ -39,9 +40,13 @@ NETWORKS: list[tuple[ModelConfig, tuple[int, ...]]] = [
     (ViT(patch=4, resolution=12, width=16, depth=2, heads=2, registers=2, layer_scale=0.1), (10, 12, 3)),
     (ViT(patch=4, resolution=12, width=8, depth=1, heads=2, pooling="mean"), (12, 12, 3)),
     (ReducedTeacher(hidden=4, residual=True), (3,)),
-    (Patches(side=2, scales=(1, 2), centroids=4, components=3), (9, 10, 1)),
+    (PATCHES, (9, 10, 1)),
     (Heads(WideResNet(depth=10), 9, mirror=True, groups=(HeadGroup(2), HeadGroup(3, (4, 2)))), (8, 10, 1)),
     (Heads(SideBySide((WideResNet(depth=10), WideResNet(depth=10, width=1))), groups=(HeadGroup(1),)), (8, 10, 3)),
+    (
+        SideBySide((WideResNet(depth=10), PATCHES), (Takes(12, mean=(0.5,)), Takes(6, False, deviation=(0.1,)))),
+        (8, 10, 3),
+    ),
 ]
 
 

@@ -426,7 +426,7 @@ def test_there_are_as_many_companions_as_there_is_memory_for(lite, free, expecte
 @pytest.mark.parametrize(("plan", "expected_s"), [({}, 0.006), ({"read_s": 0.07}, 0.076), ({"encoded_s": 0.16}, 0.12)])
 def test_reading_large_photos_counts(lite, plan, expected_s, monkeypatch):
     lite.plan = SimpleNamespace(get=({"view_s": 0.008} | plan).get)
-    monkeypatch.setattr(companions, "FACTORS", {"efficientnet_lite2": 4.0, "efficientnet_lite1": 3.0})
+    monkeypatch.setattr(companions.encoder, "FACTORS", {"efficientnet_lite2": 4.0, "efficientnet_lite1": 3.0})
     assert companions.picture_s(lite, Features(encoder="efficientnet_lite1")) == pytest.approx(expected_s)
 
 

@@ -29,7 +29,7 @@ def test_what_was_left_out_is_named_by_its_title_with_one_sentence_for_each_reas
     assert said == [
         "Left out: UDA heads, Meta Pseudo Labels heads, because no time was left.",
         "Left out: the same network with Meta Pseudo Labels, because there is no GPU.",
-        "Left out: several pretrained networks under one head, because a file is damaged.",
+        "Left out: several encoders under one head, because a file is damaged.",
     ]
 
 

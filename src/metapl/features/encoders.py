@@ -45,7 +45,7 @@ def identity(config: Features) -> list[Any]:
         return network.identity(config.init_from, config.encoder_size)
     if config.encoder in packages.NAMES:
         return [config.encoder, packages.checksum(config.encoder), config.encoder_size]
-    return [config.encoder, config.components, config.centroids, patch_settings(config)]
+    return [config.encoder, config.components, config.centroids, patch_settings(config), *_shrunk(config)]
 
 
 def build(config: Features, to_learn_from: Callable[[int], Sequence[Pictures]], folder: Path, say: Say) -> Encode:
@@ -58,13 +58,14 @@ def build(config: Features, to_learn_from: Callable[[int], Sequence[Pictures]], 
         before = Remembered(pretrained, memory(config, folder))
         scale = _kept(folder / "scale.npz", lambda: lite.learn_scale(before, to_learn_from(lite.SAMPLE))._asdict())
         return pretrained.scaled(**scale)
-    settings = patch_settings(config)
+    settings, shrunk = patch_settings(config), _shrunk(config)
 
     def learn() -> Mapping[str, Values]:
         say(f"learning {config.centroids} patches from the pictures, without labels")
-        return flatten_dict(patches.learn(np.concatenate(to_learn_from(patches.PCA_PICTURES)), settings), sep="/")
+        count = patches.PICTURES if shrunk else patches.PCA_PICTURES  # large pictures take much memory and time
+        return flatten_dict(patches.learn(np.concatenate(to_learn_from(count)), settings, *shrunk), sep="/")
 
-    return patches.frozen(unflatten_dict(_kept(folder / "patches.npz", learn), sep="/"), settings)
+    return patches.frozen(unflatten_dict(_kept(folder / "patches.npz", learn), sep="/"), settings, *shrunk)
 
 
 def remembering(encode: Encode, config: Features, folder: Path) -> Encode:
@@ -90,6 +91,11 @@ def patch_settings(config: Features) -> Patches:
         grid=config.grid,
         overlap=config.overlap,
     )
+
+
+def _shrunk(config: Features) -> list[int]:
+    """The side that pictures are shrunk to before patches are cut, if they are."""
+    return [config.shrunk_to] if 0 < config.shrunk_to < config.size else []
 
 
 def encoder_of(encode: Encode) -> Encoder:

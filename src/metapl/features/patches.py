@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from metapl.features.frozen import Frozen
 from metapl.models.assemble import Encoder
-from metapl.models.heads import Heads
+from metapl.models.heads import Heads, as_encoder_takes
 from metapl.models.patches import Patches, Pooled, patch_side, patches_of, shrunk
 from metapl.schema import ConfigError
 from metapl.types import Array, PyTree, Weights
@@ -29,12 +29,14 @@ BATCH = 64  # pictures at a time
 # Pictures of 64×64 pixels, processor time for each: 11 ms one by one, 10 ms by twos, 15 ms by eights, 16 ms by 32.
 AT_ONCE = 2
 
-Pictures = NDArray[np.uint8]  # [N, H, W, C]
+Pictures = NDArray[np.uint8] | NDArray[np.float32]  # [N, H, W, C], from 0 to 255
 Values = NDArray[np.float32]
 
 
-def learn(pictures: Pictures, settings: Patches) -> PyTree:
-    """Learn the weights of the network `patches`, without its head."""
+def learn(pictures: Pictures, settings: Patches, shrunk_to: int = 0) -> PyTree:
+    """Learn the weights of the network `patches`, without its head, from pictures as they come or shrunk ones."""
+    if shrunk_to and min(pictures.shape[1:3]) > shrunk_to:
+        pictures = _in_batches(lambda batch: as_encoder_takes(batch, shrunk_to, colour=False), pictures, BATCH)
     if min(pictures.shape[1:3]) < SMALLEST:
         sides = "×".join(map(str, pictures.shape[1:3]))
         raise ConfigError(f"patches need pictures of at least {SMALLEST}×{SMALLEST} pixels, and these have {sides}")
@@ -48,12 +50,12 @@ def learn(pictures: Pictures, settings: Patches) -> PyTree:
     return {"codes": codes} | _projection(pooled, settings.components)
 
 
-def frozen(params: PyTree, settings: Patches) -> Frozen:
-    """Make the encoder of what was learnt."""
+def frozen(params: PyTree, settings: Patches, size: int = 0) -> Frozen:
+    """Make the encoder of what was learnt; it scales pictures to a shorter side of `size` pixels, if that is given."""
     width = params["projection"].shape[-1]
     scale = {"mean": jnp.zeros(width), "factor": jnp.ones(width)}
     weights = Weights({"encoder": jax.tree.map(jnp.asarray, params), "scale": scale}, {})
-    return Frozen(Encoder(Heads(settings, colour=False), weights, (0.0,), (1 / 255,)), AT_ONCE)
+    return Frozen(Encoder(Heads(settings, size, colour=False), weights, (0.0,), (1 / 255,)), AT_ONCE)
 
 
 def _codes(sample: Pictures, settings: Patches, scale: int, draw: np.random.RandomState) -> dict[str, Values]:

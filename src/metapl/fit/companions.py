@@ -1,31 +1,34 @@
-"""Companions: other pretrained networks that encode the pictures, too. What one network misses, another may show.
+"""Companions: other encoders of the same pictures. What one network misses, another may show.
 
-They are meant to take SHARE of the budget: as many of them are used as that allows, and the memory that is free.
-Networks of one family that see pictures of one size can be put side by side under one head (joint.py).
+They are patches, if these are worth it (own_patches.py), and other pretrained networks. They are meant to take SHARE of
+the budget: as many of them are used as that allows, and the memory that is free. All are put side by side under one
+head (joint.py).
 """
 
 import dataclasses
 import itertools
 
+import numpy as np
+
 from metapl import data
 from metapl.data.sources.features import Features
 from metapl.features.encoders import encoder_of
-from metapl.fit import encode, leave_out_foreign
+from metapl.fit import encode, encoder, leave_out_foreign, own_patches
 from metapl.fit import encoded as encoding
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Climb, listening
 from metapl.fit.encoded import Rows
-from metapl.fit.encoder import FACTORS
 from metapl.fit.joint_space import Part
 from metapl.fit.kept_features import RoleFeatures
 from metapl.models import packages
+from metapl.models.patches import Patches
 from metapl.recipe.aligned import DIRECTIONS
 from metapl.runs import runlog
 from metapl.schema import from_dict, to_dict
 from metapl.system import memory
 
 ALIGNED = "aligned"  # the rung, whose time tells how long training a head takes
-SHARE = 0.2  # of the budget, and at most half of the time that is left
+SHARE, SHARE_WITH_PATCHES = 0.2, 0.3  # of the budget, and at most half of the time that is left
 STARTING_S = 20.0  # to load and compile an encoder
 COPIES = 2  # of one network's features, while its map is learnt
 
@@ -37,14 +40,17 @@ def candidates(climb: Climb) -> list[Features]:
     if chosen or own.encoder not in packages.NAMES:
         return []
     others = [name for name in reversed(packages.NAMES) if name != own.encoder and packages.installed(name)]
-    return [dataclasses.replace(own, encoder=name) for name in others]  # type: ignore[arg-type]
+    networks = [dataclasses.replace(own, encoder=name) for name in others]  # type: ignore[arg-type]
+    return [own_patches.settings(own), *networks] if own_patches.are_used(climb) else networks
 
 
 def chosen(climb: Climb) -> list[Features]:
     """Those that there is time and memory for, decided once; if there are none, a larger budget may allow some."""
     if (names := climb.plan.get("companions")) is not None:
         return [from_dict(Features, {key: value for key, value in one.items() if key != "name"}, {}) for one in names]
-    possible, most_s = candidates(climb), min(SHARE * climb.clock.budget_s, climb.left_s / 2)
+    possible = candidates(climb)
+    share = SHARE_WITH_PATCHES if own_patches.are_used(climb) else SHARE
+    most_s = min(share * climb.clock.budget_s, climb.left_s / 2)
     count = sum(end_s <= most_s for end_s in needed_s(climb, possible))
     free = memory.memory()[1]
     while free is not None and count and needed_bytes(climb, count) > free:
@@ -65,7 +71,8 @@ def needed_s(climb: Climb, some: list[Features]) -> list[float]:
 
 def picture_s(climb: Climb, settings: Features) -> float:
     """About how long it takes to read and encode a picture, as far as the fit's own network tells."""
-    work = FACTORS.get(settings.encoder, 1.0) / FACTORS.get(climb.features.settings.encoder, 1.0)
+    own = climb.features.settings
+    work = encoder.work(settings.encoder, settings.encoder_size) / encoder.work(own.encoder, own.encoder_size)
     if encoded_s := climb.plan.get("encoded_s"):
         return float(work * encoded_s)
     return encode.picture_s(climb, work)
@@ -85,7 +92,7 @@ def encode_all(climb: Climb) -> None:
 
 
 def _part(climb: Climb, settings: Features) -> Part:
-    climb.say(f"features by another network, too: {settings.encoder}")
+    climb.say(f"features by another encoder, too: {settings.encoder}")
     if leave_out_foreign.read(climb.out).rows:
         settings = dataclasses.replace(settings, without=str((climb.out / leave_out_foreign.ROWS).absolute()))
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
@@ -99,7 +106,19 @@ def parts(climb: Climb) -> list[Part]:
     """The fit's own pretrained network and its companions, with the features of all pictures that are used."""
     some = climb.features
     own = RoleFeatures(some.labeled, some.val, some.test, some.unlabeled)
-    return [Part(encoder_of(some.prepared.encode), own), *(climb.companions or [])]
+    return weighed(climb, [Part(encoder_of(some.prepared.encode), own), *(climb.companions or [])])
+
+
+def weighed(climb: Climb, some: list[Part]) -> list[Part]:
+    """Let patches count w times as much as all pretrained networks together (own_patches.py)."""
+    networks = sum(not is_patches(part) for part in some)
+    weight = float(climb.plan.get(own_patches.WEIGHT) or 0.0) * np.sqrt(networks)
+    return [part._replace(weight=weight) if is_patches(part) else part for part in some]
+
+
+def is_patches(part: Part) -> bool:
+    """Whether its features are of patches."""
+    return isinstance(part.encoder.model.encoder, Patches)
 
 
 def of_pictures(part: Part, rows: Rows, test: bool) -> Part:

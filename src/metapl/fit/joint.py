@@ -1,6 +1,6 @@
 """The rungs with one head on several networks at once: what one of them misses, another may show.
 
-joint               the fit's own pretrained network and its companions (companions.py)
+joint               the fit's own pretrained network and its companions (companions.py): others, and patches
 joint_finetuned     the same and the finetuned network; without companions, the pretrained and the finetuned one
 
     the head is aligned self-training (recipe/aligned.py) on the features of all networks (joint_space.py)
@@ -10,7 +10,7 @@ there. A prediction takes as long as those of all networks together.
 """
 
 from metapl.evaluate import predictor
-from metapl.fit import classical, companions, finetuned, joint_space
+from metapl.fit import classical, companions, finetuned, joint_space, own_patches
 from metapl.fit import rung as rungs
 from metapl.fit.climb import Check, Climb
 from metapl.fit.clock import in_words
@@ -28,8 +28,15 @@ JOINING_S = 1.0  # to find the directions of a network's features
 
 
 def is_promising(climb: Climb) -> bool:
-    """Whether there are other networks, and unlabelled pictures with a head that says what training it costs."""
-    return finetuned.learns_unlabeled(climb) and bool(companions.candidates(climb))
+    """Whether there are other encoders, and unlabelled pictures with a head that says what training it costs."""
+    others = own_patches.may_be_tried(climb) or bool(companions.candidates(climb))
+    return finetuned.learns_unlabeled(climb) and others
+
+
+def weigh_patches(climb: Climb) -> None:
+    """Decide whether patches are used, if there is time to learn some."""
+    if own_patches.may_be_tried(climb) and companions.SHARE * climb.left_s >= own_patches.LEARNING_S:
+        own_patches.weigh(climb)
 
 
 def why_not_any_more(climb: Climb) -> str:

@@ -2,7 +2,7 @@
 
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
     aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
-    joint              one head on the features of several pretrained networks, if there is time
+    joint              one head on the features of several pretrained networks and patches, if there is time
     finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
     joint_finetuned    one head on the features of all these networks, pretrained and finetuned
     self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
@@ -178,11 +178,14 @@ def finetuned_rung(climb: Climb) -> None:
 
 
 def joint_rung(climb: Climb) -> None:
-    """Train a head on several pretrained networks together, if there are several, and time to encode by them."""
+    """Train a head on several encoders together, if there are several, and time to encode by them."""
     if not joint.is_promising(climb):
         return
     if why := joint.why_not_any_more(climb):
         climb.skipped[joint.NAME] = why
+        return
+    joint.weigh_patches(climb)
+    if not companions.candidates(climb):
         return
     if why := joint.why_no_time(climb):
         climb.left_out[joint.NAME] = why

@@ -126,8 +126,8 @@ def markdown(verdict: Mapping[str, Any]) -> str:
 
 
 CHOSEN_BY = (
-    "The model to use is, of those that are there: the pretrained and the finetuned networks under one head, the "
-    "finetuned network, several pretrained networks under one head, self-training with aligned labels, logistic "
+    "The model to use is, of those that are there: the frozen and the finetuned encoders under one head, the "
+    "finetuned network, several encoders under one head, self-training with aligned labels, logistic "
     "regression; unless another was clearly better in validation: on labelled pictures that the model predicting "
     "them was not trained on, and that are not among the measured ones."
 )

@@ -24,8 +24,8 @@ Kind = Literal["linear", "heads", "network"]
 TITLES = {
     "linear": "logistic regression on the labels",
     "finetuned": "the pretrained network, finetuned",
-    "joint": "several pretrained networks under one head",
-    "joint_finetuned": "the pretrained and the finetuned networks under one head",
+    "joint": "several encoders under one head",
+    "joint_finetuned": "the frozen and the finetuned encoders under one head",
     "finetuned_mpl": "the finetuned network with Meta Pseudo Labels",
     "self_training": "self-training",
     "label_spreading": "label spreading",

@@ -36,7 +36,7 @@ MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
     patches.Patches: patches.build,
     heads.Heads: lambda config, classes: heads.build(config, classes, inner(config.encoder)),
     side_by_side.SideBySide: lambda config, classes: side_by_side.build(
-        classes, [inner(one) for one in config.networks]
+        config, classes, [inner(one) for one in config.networks]
     ),
 }
 
@@ -79,8 +79,14 @@ def build(config: ModelConfig, classes: int) -> Network:
         return build(changed, classes)
 
     named, named_features = (jax.named_call(function, name=config.name) for function in (apply, features))
-    scaled_to = config.size if isinstance(config, heads.Heads) else 0
-    return Network(init, named, with_dropout, not config.convolutions, named_features, scaled_to)
+    return Network(init, named, with_dropout, not config.convolutions, named_features, scaled_to(config))
+
+
+def scaled_to(config: ModelConfig) -> int:
+    """The shorter side in pixels that a network scales pictures to; 0: none."""
+    if isinstance(config, side_by_side.SideBySide):
+        return config.largest
+    return (config.size or scaled_to(config.encoder)) if isinstance(config, heads.Heads) else 0
 
 
 def given_to_the_last_dense_layer(apply: Callable[[], tuple[Array, PyTree]]) -> tuple[Array, PyTree]:

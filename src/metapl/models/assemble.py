@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from metapl.models.heads import HeadGroup, Heads
 from metapl.models.mlp import MLP
-from metapl.models.side_by_side import SideBySide, name_of
+from metapl.models.side_by_side import SideBySide, Takes, name_of
 from metapl.schema import ConfigError
 from metapl.types import Weights
 
@@ -67,24 +67,32 @@ def assemble(encoder: Encoder, heads: Sequence[Head]) -> Assembled:
 
 
 def side_by_side(encoders: Sequence[Encoder]) -> Encoder:
-    """Make one encoder of several that see the same pictures: its features are theirs, one after the other."""
+    """Make one encoder of several: its features are theirs, one after the other."""
     first = encoders[0]
-    for other in encoders[1:]:
-        alike = dataclasses.replace(other.model, encoder=first.model.encoder, groups=first.model.groups)
-        if alike != first.model or (other.mean, other.std) != (first.mean, first.std):
-            raise ConfigError("only encoders that see the same pictures can be put side by side")
     params, scales, stats = {}, [], {}
-    for number, (_, weights, _, _) in enumerate(encoders):
+    for number, (model, weights, _, _) in enumerate(encoders):
+        if (model.mirror, model.frozen_norms) != (first.model.mirror, first.model.frozen_norms):
+            raise ConfigError("only encoders with equal mirror and frozen_norms can be put side by side")
         params[name_of(number)] = weights.params["encoder"]
         scales.append(weights.params["scale"])
         if own := weights.stats.get("encoder"):
             stats[name_of(number)] = own
     scale = {part: jnp.concatenate([own[part] for own in scales]) for part in ("mean", "factor")}
     networks = SideBySide(tuple(encoder.model.encoder for encoder in encoders))
-    return first._replace(
-        model=dataclasses.replace(first.model, encoder=networks),
+    joined = first
+    if len({takes(encoder) for encoder in encoders}) > 1:
+        networks = dataclasses.replace(networks, takes=tuple(map(takes, encoders)))
+        as_it_comes = dataclasses.replace(first.model, size=0, colour=False)
+        joined = Encoder(as_it_comes, first.weights, Takes.mean, Takes.deviation)
+    return joined._replace(
+        model=dataclasses.replace(joined.model, encoder=networks),
         weights=Weights({"encoder": params, "scale": scale}, {"encoder": stats} if stats else {}),
     )
+
+
+def takes(encoder: Encoder) -> Takes:
+    """The pictures that an encoder takes."""
+    return Takes(encoder.model.size, encoder.model.colour, encoder.mean, encoder.std)
 
 
 def taken_apart(

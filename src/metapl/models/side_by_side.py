@@ -1,9 +1,17 @@
 """Several networks side by side, each with weights of its own; a classifier gets the features of all.
 
-    F      = [F_1, F_2, …]              F_i: what the own classifier of network i would be given
+    F_i    = what the own classifier of network i would be given for (u − m_i) / d_i
+    F      = [F_1, F_2, …]
     logits = W F + b
 
-`metapl fit` puts pretrained networks and a finetuned one together in this way, under heads (heads.py).
+u is the picture as it comes, with m = 0 and d = 1; or, if networks take different pictures (`takes`), scaled to the
+size that network i takes. `metapl fit` puts pretrained networks, patches and a finetuned network together in this way,
+under heads (heads.py).
+
+| symbol | name               |
+|--------|--------------------|
+| m_i    | takes[i].mean      |
+| d_i    | takes[i].deviation |
 """
 
 from collections.abc import Sequence
@@ -12,12 +20,26 @@ from functools import partial
 from typing import Annotated, ClassVar
 
 import jax.numpy as jnp
-from annotated_types import MinLen
+from annotated_types import Ge, MinLen
 from flax import linen as nn
 
 from metapl.models.efficientnet_lite import EfficientNetLite
-from metapl.models.heads import LAST, without_head
+from metapl.models.heads import LAST, as_encoder_takes, without_head
 from metapl.types import Array, ModelConfig
+
+
+@dataclass(frozen=True)
+class Takes:
+    """The pictures that a network takes."""
+
+    size: Annotated[int, Ge(0)] = 0
+    """Shorter side in pixels that pictures are scaled to; 0: as they come."""
+    colour: bool = True
+    """Whether the network takes three channels; a grey picture is then repeated in all of them."""
+    mean: tuple[float, ...] = (0.0,)
+    """What is subtracted from each channel (m)."""
+    deviation: tuple[float, ...] = (1.0,)
+    """What each channel is divided by then (d)."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +50,18 @@ class SideBySide(ModelConfig):
 
     networks: Annotated[tuple[ModelConfig, ...], MinLen(1)] = (EfficientNetLite(), EfficientNetLite())
     """The settings of each network."""
+    takes: tuple[Takes, ...] = ()
+    """The pictures that each network takes; none: all take them as they come."""
+
+    def check(self) -> None:
+        """Check that it says of every network, or of none, what it takes."""
+        if len(self.takes) not in (0, len(self.networks)):
+            raise ValueError(f"takes has {len(self.takes)} entries for {len(self.networks)} networks")
+
+    @property
+    def largest(self) -> int:
+        """The largest size that a picture is scaled to; 0: as they come."""
+        return max((own.size for own in self.takes), default=0)
 
 
 class SideBySideModule(nn.Module):
@@ -35,11 +69,21 @@ class SideBySideModule(nn.Module):
 
     classes: int
     networks: tuple[nn.Module, ...]
+    takes: tuple[Takes, ...]
 
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
-        features = [without_head(partial(network, x, train=train)) for network in self.networks]
+        seen = [as_taken(x, own) for own in self.takes] or [x] * len(self.networks)
+        features = [
+            without_head(partial(network, own, train=train)) for network, own in zip(self.networks, seen, strict=True)
+        ]
         return nn.Dense(self.classes, name=LAST)(jnp.concatenate(features, axis=-1).astype(jnp.float32))
+
+
+def as_taken(pictures: Array, takes: Takes) -> Array:
+    """Bring pictures into the form that a network takes."""
+    normalised = (pictures - jnp.asarray(takes.mean, pictures.dtype)) / jnp.asarray(takes.deviation, pictures.dtype)
+    return as_encoder_takes(normalised, takes.size, takes.colour)
 
 
 def name_of(number: int) -> str:
@@ -47,6 +91,6 @@ def name_of(number: int) -> str:
     return f"networks_{number}"
 
 
-def build(classes: int, networks: Sequence[nn.Module]) -> nn.Module:
+def build(config: SideBySide, classes: int, networks: Sequence[nn.Module]) -> nn.Module:
     """Make the linen module of these networks."""
-    return SideBySideModule(classes, tuple(networks))
+    return SideBySideModule(classes, tuple(networks), config.takes)

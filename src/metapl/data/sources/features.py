@@ -49,6 +49,8 @@ class Features(SourceConfig):
     """Cells along each side of a picture, over which codes are averaged (patches)."""
     overlap: bool = False
     """Let each cell reach over half of the next one (patches)."""
+    shrunk_to: Annotated[int, Ge(0)] = 0
+    """Shorter side in pixels that larger pictures are shrunk to before patches are cut; 0: none are (patches)."""
     views: Annotated[int, Ge(1)] = 3
     """Stored pairs of a weak and a strong view of each picture; a strong view is made from the weak one of its pair."""
     labels_per_class: Annotated[int, Ge(0)] = 0
