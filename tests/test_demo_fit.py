@@ -12,6 +12,14 @@ def test_digits_lie_in_folders_as_a_user_has_them(tmp_path):
     assert len(list((tmp_path / "unlabeled").iterdir())) == 1797 - 10 * (demo_fit.LABELED + demo_fit.TEST)
 
 
+def test_each_part_has_digits_by_all_writers(tmp_path):
+    """The digits of scikit-learn are in the order of their writers."""
+    demo_fit.write_digits(tmp_path)
+    numbers = [int(path.stem) for path in (tmp_path / "labeled").rglob("*.png")]
+    assert min(numbers) < 300
+    assert max(numbers) > 1500
+
+
 def test_the_demo_fits_pictures_first_and_names_the_page(tmp_path, monkeypatch, capsys):
     calls = []
     monkeypatch.setattr("metapl.system.runtime.start", lambda **_: None)
