@@ -54,6 +54,19 @@ def test_unlabelled_examples_are_learnt_from(method):
     assert np.abs(np.exp(predicted) - np.exp(alone)).mean() > 0.05
 
 
+def test_what_is_learnt_from_is_drawn_from_all_unlabelled_examples(monkeypatch):
+    """Files come in the order of their paths: the first ones may all be of one class."""
+    order = np.argsort(TRUTH, kind="stable")
+    monkeypatch.setattr(classical, "MOST", 60)
+    learnt = []
+    monkeypatch.setattr(classical.aligned, "self_training", lambda x, y, some, classes: learnt.append(some))
+    classical.aligned_training(X, Y, UNLABELED[order], 3, 1.0)
+    rows = [int(np.flatnonzero((UNLABELED[order] == one).all(-1))[0]) for one in learnt[0]]
+    assert len(set(rows)) == 60
+    assert np.bincount(TRUTH[order][rows]).min() > 10
+    np.testing.assert_array_equal(classical.at_most(UNLABELED[:60]), UNLABELED[:60])
+
+
 def test_every_labelled_example_is_predicted_by_a_head_that_did_not_see_it():
     seen = []
 

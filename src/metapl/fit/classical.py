@@ -64,7 +64,7 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: floa
     Not `k_best`: the surest pictures are often all of one class, and the others drown in it. On features of CIFAR-10
     with ten labels a class (one draw) it fell from 67.3 % to 38.1 %.
     """
-    some = unlabeled[:MOST]
+    some = at_most(unlabeled)
     everything = np.concatenate([x, some])
     targets = np.concatenate([y, np.full(len(some), -1, y.dtype)])
     wrapped = SelfTrainingClassifier(_regression(max(c, LEAST_C)), threshold=SURE, max_iter=ROUNDS)
@@ -75,7 +75,7 @@ def self_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: floa
 
 def label_spreading(x: Values, y: Labels, unlabeled: Values, classes: int, c: float) -> Head:
     """Spread the labels over the nearest neighbours with scikit-learn, and fit a linear head to what they became."""
-    some = unlabeled[:MOST]
+    some = at_most(unlabeled)
     everything = np.concatenate([x, some])
     targets = np.concatenate([y, np.full(len(some), -1, y.dtype)])
     neighbours = min(NEIGHBOURS, len(everything) - 1)
@@ -91,10 +91,16 @@ def label_spreading(x: Values, y: Labels, unlabeled: Values, classes: int, c: fl
     return logistic(everything[reached], labels[reached], classes, c * len(x) / len(everything), weights[reached])
 
 
+def at_most(unlabeled: Values) -> Values:
+    """MOST of the pictures, drawn at random: they come in the order of their paths, which may be that of classes."""
+    rows = np.random.RandomState(0).permutation(len(unlabeled))[:MOST]
+    return unlabeled if len(unlabeled) <= MOST else unlabeled[np.sort(rows)]
+
+
 def aligned_training(x: Values, y: Labels, unlabeled: Values, classes: int, c: float) -> Head:
     """Train on labels that keep the classes' shares; it has a C of its own."""
     del c
-    return aligned.self_training(x, y, unlabeled[:MOST], classes)
+    return aligned.self_training(x, y, at_most(unlabeled), classes)
 
 
 # rung -> train(x, y, unlabelled, classes, C)
