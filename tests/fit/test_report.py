@@ -29,7 +29,7 @@ def test_what_was_left_out_is_named_by_its_title_with_one_sentence_for_each_reas
     assert said == [
         "Left out: UDA heads, Meta Pseudo Labels heads, because no time was left.",
         "Left out: the same network with Meta Pseudo Labels, because there is no GPU.",
-        "Left out: several encoders under one head, because a file is damaged.",
+        "Left out: one head on several networks, because a file is damaged.",
     ]
 
 
@@ -42,6 +42,6 @@ def test_a_rung_that_was_not_trained_without_unlabelled_pictures_is_named():
     d = {"difference": 0.1, "low": 0.05, "high": 0.15, "better": 3, "worse": 1, "p": 0.01}
     rows = [{"name": name, "title": name, "uses_unlabeled": True} for name in ("aligned", "joint", "finetuned")]
     verdict = {"ladder": rows, "difference": d, "unlabeled": "helped", "recommended": "finetuned"}
-    assert "helped finetuned is unknown" in report.outcome(verdict)
-    assert "helped joint is unknown" in report.outcome(verdict | {"recommended": "aligned"})
+    assert "did not train finetuned without them" in report.outcome(verdict)
+    assert "did not train joint without them" in report.outcome(verdict | {"recommended": "aligned"})
     assert "unknown" not in report.outcome(verdict | {"ladder": rows[:1]})

@@ -29,12 +29,16 @@ def fit(args: Sequence[str]) -> None:
 
     DATA is a folder (labeled/CLASS/…, unlabeled/…, and optionally val/CLASS/…, test/CLASS/…), a .csv or an .npz, or a
     folder of tar shards or Parquet files (docs/data.md). Looks for bad files and copies, and holds pictures out if
-    there is no test part. Then it climbs a ladder: it encodes all pictures once, leaves out unlabelled ones that show
-    something else, and trains logistic regression (scikit-learn's), self-training with aligned labels, scikit-learn's
-    self-training and label spreading, heads by UDA, FixMatch and MPL, and a network if there is time.
-    All are judged on the same pictures. The verdict (report.html) says which one to use, what it gains over logistic
-    regression, whether the unlabelled pictures helped, and what to label next. Ctrl-C gives the best model so far; the
-    same command continues. docs/own_pictures.md explains more.
+    there is no test part. Then it encodes all pictures once, and leaves out unlabelled ones that show something else.
+
+    It climbs a ladder of models, as far as the budget allows: logistic regression (scikit-learn's), aligned
+    self-training, one head on several networks, the pretrained network finetuned, one head on all of these, and
+    scikit-learn's self-training and label spreading; then heads by UDA, FixMatch and MPL.
+    If nothing is pretrained, or on a GPU, it also trains a whole network. All are judged on the same pictures.
+
+    The verdict (report.html) says which one to use, what it gains over logistic regression, whether the unlabelled
+    pictures helped, and what to label next. Ctrl-C gives the best model so far; the same command continues.
+    docs/own_pictures.md explains more.
 
     Examples:
       metapl fit ./my_pictures --out runs/mine

@@ -28,8 +28,8 @@ def _more_time(
         little = "An hour more would" if more_on_a_gpu else "An hour more, or a GPU, would"
         return [
             f"{little} change little: nothing was left out for lack of time, and the slowest rung took "
-            f"{in_words(max(row['seconds'] for row in ladder))}. More labels, or features of a better pretrained "
-            "network (--init-from), are more promising."
+            f"{in_words(max(row['seconds'] for row in ladder))}. More labels, or a better pretrained network "
+            "(--init-from), would probably help more."
         ]
     said = []
     if unused:

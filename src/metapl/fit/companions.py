@@ -92,7 +92,7 @@ def encode_all(climb: Climb) -> None:
 
 
 def _part(climb: Climb, settings: Features) -> Part:
-    climb.say(f"features by another encoder, too: {settings.encoder}")
+    climb.say(f"also encoding the pictures with {settings.encoder}")
     if leave_out_foreign.read(climb.out).rows:
         settings = dataclasses.replace(settings, without=str((climb.out / leave_out_foreign.ROWS).absolute()))
     with listening(climb) as stop, runlog.progress(climb.console) as screen:

@@ -152,7 +152,7 @@ def curve(climb: Climb) -> None:
 
 
 def classical_rung(climb: Climb, name: str) -> None:
-    """Self-training, label spreading, or self-training with aligned labels."""
+    """Aligned self-training, self-training or label spreading."""
     method = classical.WITH_UNLABELED[name]
     some, c = climb.features, climb.plan.get("c")
     classes = len(some.class_names)
@@ -327,7 +327,7 @@ def hopeless(climb: Climb) -> str:
     """Why training a network itself is not worth trying, however much time there is; empty if it is."""
     has_better = climb.features.settings.encoder != "patches" and not climb.request.init_from
     if has_better and runtime.is_cpu() and not has_network(climb):
-        return "on a CPU, an untrained network would hardly reach the pretrained one; --network trains a small one"
+        return "on a CPU, an untrained network would hardly reach the pretrained one; --network trains one"
     return ""
 
 

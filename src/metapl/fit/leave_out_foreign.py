@@ -65,8 +65,9 @@ def leave_out(climb: Climb) -> None:
     climb.only_foreign = not len(climb.features.unlabeled)
     if found.rows:
         climb.say(
-            f"{counted(len(found.rows), 'unlabelled picture')} left out, because hardly any labelled one is near "
-            f"({TABLE} lists them; --no-filter-foreign keeps them)"
+            f"{counted(len(found.rows), 'unlabelled picture')} left out: their features are like those of hardly any "
+            f"labelled picture, so they probably show something else. {TABLE} lists them; "
+            "--no-filter-foreign keeps them"
         )
 
 

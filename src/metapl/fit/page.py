@@ -169,9 +169,9 @@ def galleries(verdict: Mapping[str, Any], encoded: Encoded) -> list[Block]:
         "label_errors.csv lists more.", verdict["label_errors"], "labeled", np.arange(len(encoded.labels)), encoded,
     )  # fmt: skip
     foreign = _gallery(
-        "Left out as foreign", "Unlabelled pictures with hardly any labelled one near them, the strangest first: "
-        "class of the nearest labelled picture, and its similarity. They were not learnt from; foreign.csv lists all. "
-        "--no-filter-foreign keeps them.", verdict["foreign"],
+        "Left out as foreign", "Unlabelled pictures whose features are like those of hardly any labelled picture, the "
+        "strangest first: class of the nearest labelled picture, and its similarity. They were not learnt from; "
+        "foreign.csv lists all. --no-filter-foreign keeps them.", verdict["foreign"],
         "unlabeled", range(len(encoded.prepared.pictures.images("unlabeled"))), encoded,
     )  # fmt: skip
     return [Heading("Pictures"), *sure, *following, *wrong, *foreign]

@@ -51,7 +51,7 @@ def outcome(verdict: Mapping[str, Any]) -> str:
     if not alone:
         return said
     shown = next((row for row in alone if row["name"] == verdict["recommended"]), alone[0])
-    return f"{said} How much they helped {shown['title']} is unknown: that was not trained without them."
+    return f"{said} metapl did not train {shown['title']} without them, so it cannot say how much they helped there."
 
 
 def points(difference: Mapping[str, Any]) -> str:
@@ -126,10 +126,10 @@ def markdown(verdict: Mapping[str, Any]) -> str:
 
 
 CHOSEN_BY = (
-    "The model to use is, of those that are there: the frozen and the finetuned encoders under one head, the "
-    "finetuned network, several encoders under one head, self-training with aligned labels, logistic "
-    "regression; unless another was clearly better in validation: on labelled pictures that the model predicting "
-    "them was not trained on, and that are not among the measured ones."
+    "metapl recommends the first of these that it trained: one head on several networks and the finetuned one; the "
+    "finetuned network; one head on several networks; aligned self-training; logistic regression. It recommends "
+    "another model only if that one was clearly better in validation. Validation uses labelled pictures that the model "
+    "was not trained on. They are not test pictures."
 )
 
 
@@ -167,8 +167,8 @@ def _foreign(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     cells = [
         [row["path"], str(row["labeled_near"]), row["nearest"], f"{row['similarity']:.2f}"] for row in rows[:LISTED]
     ]
-    about = f"{len(rows):,} unlabelled pictures were not learnt from, because hardly any labelled one is near; "
-    return [f"{about}`foreign.csv` lists all (`--no-filter-foreign` keeps them):", "", *table(header, cells)]
+    about = f"{len(rows):,} unlabelled pictures were left out: hardly any labelled picture has similar features. "
+    return [f"{about}`foreign.csv` lists all; `--no-filter-foreign` keeps them:", "", *table(header, cells)]
 
 
 def _worst(rows: Sequence[Mapping[str, Any]]) -> list[str]:

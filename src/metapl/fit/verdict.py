@@ -143,7 +143,7 @@ def recommend(
     usual = select.favourite(rungs)
     if best is usual:
         return best, f"it is the usual choice, and validation was not clearly better for any other rung ({how})"
-    return best, f"validation was clearly better than for {usual.about.title} ({how})"
+    return best, f"in validation it was clearly better than {usual.about.title}, the usual choice ({how})"
 
 
 def strangeness(linear: Rung, around: Surroundings) -> Foreign | None:
@@ -157,16 +157,22 @@ def strangeness(linear: Rung, around: Surroundings) -> Foreign | None:
     return foreign_share.compare(*foreign_share.strangeness(logits, features, around.labeled_features, len(test)))
 
 
+def percent(share: float) -> str:
+    """A share as text."""
+    return f"{100 * share:.0f} %"
+
+
 def warnings(difference: Compared | None, outcome: Outcome, strange: Foreign | None, measured: int) -> list[str]:
     """Sentences that a reader must not miss."""
     said = []
     if strange is not None and strange.suspected:
         said.append(
             "The unlabelled pictures seem to show other things than the labelled classes, or to come from elsewhere. "
-            f"An unlabelled picture is stranger than a held-out one in {strange.a:.0%} of all pairs (99 % interval: "
-            f"{strange.low:.0%} to {strange.high:.0%}; expected if both are of one kind: 50 %), as if at least "
-            f"{strange.share:.0%} of them were foreign. Look at some of them before you rely on them. The accuracies "
-            "were measured on pictures like the labelled ones: on pictures like the unlabelled ones they may be lower."
+            f"metapl compared pairs of one unlabelled and one test picture: the unlabelled one looked stranger in "
+            f"{percent(strange.a)} of them (99 % interval: {percent(strange.low)} to {percent(strange.high)}; 50 % is "
+            f"expected if both are of one kind). This fits a foreign share of at least {percent(strange.share)}. Look "
+            "at some of them before you rely on them. The accuracies were measured on pictures like the labelled ones: "
+            "on pictures like the unlabelled ones they may be lower."
         )
     if outcome == "hurt":
         said.append("The unlabelled pictures hurt: without them the model is better.")
