@@ -331,6 +331,18 @@ def test_several_pretrained_networks_are_a_rung_of_their_own(with_companion):
     assert not np.isnan(predictions.validation).any()  # each fold was predicted by heads of the others
 
 
+def test_without_unlabelled_pictures_one_head_learns_the_labels_on_all_networks(place, monkeypatch):
+    let_it_have_a_companion(place, monkeypatch)
+    shutil.copytree(place / "data", place / "labels", ignore=shutil.ignore_patterns("unlabeled"))
+    request = Request(steps=3, mirror=False, budget="10m", init_from=str(place / "tiny.safetensors"))
+    fit.fit(str(place / "labels"), request, place / "of_labels", console())
+    verdict = json.loads((place / "of_labels" / "verdict.json").read_text())
+    assert verdict["recommended"] == "joint"
+    assert not any(row["uses_unlabeled"] for row in verdict["ladder"])
+    judged = rung.read(place / "of_labels", "joint").predictions
+    np.testing.assert_allclose(predictions_of(place / "of_labels", "joint"), np.exp(judged.test), atol=0.02)
+
+
 def test_only_heads_on_the_same_features_are_an_ensemble(with_companion, place, monkeypatch, tmp_path):
     on_it = begun(place, Path(shutil.copytree(with_companion, tmp_path / "copy")))
     monkeypatch.setattr(ladder.select, "together", lambda rungs, labels: rungs)

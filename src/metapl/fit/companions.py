@@ -27,7 +27,7 @@ from metapl.runs import runlog
 from metapl.schema import from_dict, to_dict
 from metapl.system import memory
 
-ALIGNED = "aligned"  # the rung, whose time tells how long training a head takes
+ALIGNED, LINEAR = "aligned", "linear"  # the rungs whose time tells how long training a head takes
 SHARE, SHARE_WITH_PATCHES = 0.2, 0.3  # of the budget, and at most half of the time that is left
 STARTING_S = 20.0  # to load and compile an encoder
 COPIES = 2  # of one network's features, while its map is learnt
@@ -64,7 +64,7 @@ def needed_s(climb: Climb, some: list[Features]) -> list[float]:
     """About how long it takes with the first one, the first two, …: encoding, and training heads on all networks."""
     own = climb.features
     pictures = len(own.labels) + len(own.val) + len(own.test) + len(own.used)
-    training_s = rungs.read(climb.out, ALIGNED).seconds  # on one network
+    training_s = rungs.read(climb.out, ALIGNED if climb.has_unlabeled else LINEAR).seconds  # on one network
     each_s = (STARTING_S + pictures * picture_s(climb, one) + training_s for one in some)
     return [training_s + sum_s for sum_s in itertools.accumulate(each_s)]
 

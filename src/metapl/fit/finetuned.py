@@ -204,7 +204,7 @@ def after_first_run(climb: Climb) -> Predictions:
         seen = features_after_first_run(climb, model)
         head, validation = validated(some, of_judged(climb, seen), partial(head_on, climb, model))
         predicted = log_probabilities([head], seen.unlabeled)
-        if has_companions(climb):
+        if learns_unlabeled(climb) and has_companions(climb):
             predicted = predicted_jointly(climb, joined(frozen_parts(climb, some.learnt, test=False), model, seen))
         rungs.write_predictions(folder, Predictions(validation, validation[:0], predicted))
     return rungs.read_predictions(folder)

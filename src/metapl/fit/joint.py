@@ -3,7 +3,8 @@
 joint               the fit's own pretrained network and its companions (companions.py): others, and patches
 joint_finetuned     the same and the finetuned network; without companions, the pretrained and the finetuned one
 
-    the head is aligned self-training (recipe/aligned.py) on the features of all networks (joint_space.py)
+    the head is aligned self-training (recipe/aligned.py) on the features of all networks (joint_space.py);
+    without unlabelled pictures, that is logistic regression, and there is no joint_finetuned
 
 Where finetuning has gained, the head follows the finetuned network; where a pretrained one knew better, that is still
 there. A prediction takes as long as those of all networks together.
@@ -28,9 +29,9 @@ JOINING_S = 1.0  # to find the directions of a network's features
 
 
 def is_promising(climb: Climb) -> bool:
-    """Whether there are other encoders, and unlabelled pictures with a head that says what training it costs."""
+    """Whether there are other encoders, and a rung of one head that says what training it costs."""
     others = own_patches.may_be_tried(climb) or bool(companions.candidates(climb))
-    return finetuned.learns_unlabeled(climb) and others
+    return others and (finetuned.learns_unlabeled(climb) or not climb.has_unlabeled)
 
 
 def weigh_patches(climb: Climb) -> None:

@@ -200,7 +200,7 @@ def joint_rung(climb: Climb) -> None:
             return
         with listening(climb) as stop:
             predictions, remark = joint.train_joint(climb, partial(stop.check, TITLES[joint.NAME], GOES_ON))
-        about = About(joint.NAME, TITLES[joint.NAME], "network", True)
+        about = About(joint.NAME, TITLES[joint.NAME], "network", climb.has_unlabeled)
         complete(climb, Rung(about, time.monotonic() - began, predictions, remark))
 
 
