@@ -21,6 +21,16 @@ def test_a_session_that_was_killed_counts_until_its_last_file(tmp_path):
     assert str(second).endswith("left of 10 min")
 
 
+@pytest.mark.parametrize("name", ["fit.json", "labels.csv", "lock"])
+def test_the_time_between_two_sessions_does_not_count(name, tmp_path):
+    """The second session writes its request first, and a person labels pictures meanwhile."""
+    begin_session(tmp_path, 600)
+    later = time.time() + 500
+    (tmp_path / name).write_text("")
+    os.utime(tmp_path / name, (later, later))
+    assert begin_session(tmp_path, 600).spent_s < 10
+
+
 @pytest.mark.parametrize("year", [1990, 2037])
 def test_a_clock_that_was_set_meanwhile_does_not_use_up_the_budget(tmp_path, year):
     begin_session(tmp_path, 600)

@@ -4,11 +4,13 @@ import json
 import time
 from pathlib import Path
 
-from metapl.fit.folder import explaining_damage
+from metapl.fit.folder import REQUEST, explaining_damage
+from metapl.fit.label_file import FILE as LABELS
 from metapl.system.disk import write_atomically
 
 SESSIONS = "sessions.json"
 PLAUSIBLE = 2.0  # budgets that a session may seem to have lasted
+OF_OTHERS = ("lock", REQUEST, LABELS)  # files that may be written between two sessions
 
 
 class Clock:
@@ -50,8 +52,8 @@ def begin_session(out: Path, budget_s: float, already_s: float = 0.0) -> Clock:
 
 
 def _newest(out: Path) -> float:
-    """When a file below the folder was written last; locks do not count."""
-    files = (path for path in out.rglob("*") if path.is_file() and path.name != "lock")
+    """When a session wrote a file below the folder last."""
+    files = (path for path in out.rglob("*") if path.is_file() and path.name not in OF_OTHERS)
     return max((path.stat().st_mtime for path in files), default=0.0)
 
 

@@ -65,7 +65,6 @@ def fit(data: str, request: Request, out: Path, console: Console) -> None:
         return
     if begun:
         check_request(out, data, request)
-        write_request(out, data, request)  # the budget may be larger than before
         say(f"continuing {out}")
     else:
         claim(out, LEFT_BY_A_KILL)
@@ -98,6 +97,8 @@ def _fit(data: str, request: Request, out: Path, console: Console, begun: bool, 
         write_request(out, data, request)
     with locked(out):
         time = clock.begin_session(out, seconds(request.budget), monotonic() - started)
+        if begun:
+            write_request(out, data, request)  # the budget may be larger than before
         if not (out / DATA).is_file():
             _write_data(out, *(examined or _examine(data, request, console)))
         facts = read_json(out / DATA, *FACTS)
