@@ -52,7 +52,7 @@ def test_they_count_as_much_as_they_tell_the_classes_apart():
 def deciding(labels: int = 40, **changes) -> SimpleNamespace:
     about = {"features": "auto", "init_from": "", "encoder": packages.NAMES[0]} | changes
     some = SimpleNamespace(
-        labels=np.arange(labels) % 10, class_names=list(range(10)), settings=Features(encoder=about["encoder"])
+        labels=np.arange(labels) % 10, class_names=list(range(10)), settings=Features(encoder=about["encoder"], size=64)
     )
     return SimpleNamespace(request=SimpleNamespace(**about), features=some, plan=SimpleNamespace(get=changes.get))
 
@@ -81,14 +81,33 @@ def test_they_count_as_much_as_all_networks_together():
     assert [one.weight for one in parts] == [1.0, pytest.approx(1.5 * 2**0.5), 1.0]
 
 
-@pytest.mark.parametrize(("left_s", "expected"), [(149.0, 0), (151.0, 1)])
-def test_they_are_learnt_only_if_there_is_time(left_s, expected, monkeypatch):
+@pytest.mark.parametrize(
+    ("left_s", "changes", "free", "expected"),
+    [
+        (149.0, {}, None, 0),  # 30 s are a fifth of 150
+        (151.0, {}, None, 1),
+        (151.0, {"read_s": 0.01}, None, 0),  # 1,040 pictures are read first
+        (203.0, {"read_s": 0.01}, None, 1),
+        (151.0, {}, 10**9, 0),
+        (151.0, {}, 1.1 * 10**9, 1),
+        (151.0, {companions.NAMES: []}, None, 0),  # a session before has decided without them
+    ],
+)
+def test_they_are_learnt_only_if_there_is_time_and_memory(left_s, changes, free, expected, monkeypatch):
     weighed = []
     monkeypatch.setattr(own_patches, "weigh", weighed.append)
-    on_it = deciding()
-    on_it.left_s = left_s
+    monkeypatch.setattr(joint.memory, "memory", lambda: (None, free))
+    on_it = deciding(**changes)
+    on_it.left_s, on_it.facts = left_s, {"unlabeled": 1000}
     joint.weigh_patches(on_it)
     assert len(weighed) == expected
+
+
+@pytest.mark.parametrize(("size", "expected"), [(64, 6000), (65, 1500)])
+def test_fewer_large_pictures_are_read(size, expected):
+    on_it = deciding()
+    on_it.facts, on_it.features.settings = {"unlabeled": 10_000}, Features(size=size)
+    assert own_patches.learnt_from(on_it) == expected
 
 
 def let_it_have_patches(patch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from metapl.data.sources.features import Features
 from metapl.features import lite, network, patches
 from metapl.features.frozen import Frozen
 from metapl.features.remembered import Remembered
+from metapl.features.sample import sample
 from metapl.features.stored_views import Encode
 from metapl.models import packages
 from metapl.models.assemble import Encoder
@@ -62,8 +63,11 @@ def build(config: Features, to_learn_from: Callable[[int], Sequence[Pictures]], 
 
     def learn() -> Mapping[str, Values]:
         say(f"learning {config.centroids} patches from the pictures, without labels")
-        count = patches.PICTURES if shrunk else patches.PCA_PICTURES  # large pictures take much memory and time
-        return flatten_dict(patches.learn(np.concatenate(to_learn_from(count)), settings, *shrunk), sep="/")
+        if shrunk:
+            some = sample(to_learn_from(patches.LARGE_PICTURES), patches.LARGE_PICTURES)
+        else:
+            some = np.concatenate(to_learn_from(patches.PCA_PICTURES))
+        return flatten_dict(patches.learn(some, settings, *shrunk), sep="/")
 
     return patches.frozen(unflatten_dict(_kept(folder / "patches.npz", learn), sep="/"), settings, *shrunk)
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from metapl.features import network
 from metapl.features.frozen import Frozen
+from metapl.features.sample import sample
 from metapl.models import packages
 from metapl.models.efficientnet_lite import MEAN, SCALE, EfficientNetLite
 from metapl.schema import from_dict
@@ -45,12 +46,7 @@ def load(name: str, size: int) -> Frozen:
 
 def learn_scale(encode: Callable[[Pictures], Values], pictures: Sequence[Pictures]) -> Scale:
     """Learn μ and σ from a sample of the pictures, repeatably."""
-    draw, total = np.random.RandomState(0), sum(map(len, pictures))
-    sample = []
-    for array in pictures:
-        wanted = -(-SAMPLE * len(array) // total)
-        sample.append(array[np.sort(draw.permutation(len(array))[:wanted])])
-    values = encode(np.concatenate(sample))
+    values = encode(sample(pictures, SAMPLE))
     mean, deviation = values.mean(0), values.std(0)
     factor = np.where(deviation > 0, 1 / np.maximum(deviation, 1e-3), 0)  # 1e-3: a feature that hardly ever moves
     return Scale(mean, factor.astype(np.float32))

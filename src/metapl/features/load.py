@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from metapl.augment import views
 from metapl.augment.views import Augmentation
+from metapl.data.loading.files_loader import in_turn
 from metapl.data.reading.decode import DataError
 from metapl.data.sources.dataset import Dataset, Role
 from metapl.data.sources.features import Features
@@ -32,6 +33,7 @@ Say = Callable[[str], None]
 FORMAT = 2  # of the files; another number makes them anew
 TRAINING = ("labeled", "unlabeled")  # of other pictures, the eval view is enough
 LOOKED_UP = 100  # pictures that say how many were encoded before
+READ_AT_ONCE = 64  # pictures
 
 
 class Prepared(NamedTuple):
@@ -184,7 +186,8 @@ def _some(examples: Examples, most: int) -> NDArray[np.uint8]:
     """All pictures in memory, or so many of those in files."""
     if isinstance(examples, OnDisk):
         rows = np.sort(np.random.RandomState(0).permutation(len(examples))[: max(1, most)])
-        return to_array(examples.images, examples.size, rows)
+        some = dataclasses.replace(examples, images=take(examples.images, rows))
+        return np.concatenate([batch.astype(np.uint8, copy=False) for batch in in_turn(some, READ_AT_ONCE)])
     return examples.astype(np.uint8, copy=False)
 
 

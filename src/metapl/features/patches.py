@@ -21,6 +21,7 @@ from metapl.schema import ConfigError
 from metapl.types import Array, PyTree, Weights
 
 PICTURES, PATCHES = 3000, 60_000  # what is sampled to learn from
+LARGE_PICTURES = 1500  # of pictures that are shrunk: reading more takes much time and memory
 PCA_PICTURES, FEWER = 6000, 2500  # fewer if a picture has more codes than that: a matrix of so many rows is analysed
 WHITENING = 0.1  # added to the eigenvalues: directions that hold noise alone are not blown up
 SMALLEST = 2  # pixels, the side of the smallest patch

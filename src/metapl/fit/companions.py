@@ -30,6 +30,7 @@ from metapl.system import memory
 ALIGNED, LINEAR = "aligned", "linear"  # the rungs whose time tells how long training a head takes
 SHARE, SHARE_WITH_PATCHES = 0.2, 0.3  # of the budget, and at most half of the time that is left
 STARTING_S = 20.0  # to load and compile an encoder
+NAMES = "companions"  # the decision in plan.json
 COPIES = 2  # of one network's features, while its map is learnt
 
 
@@ -46,18 +47,23 @@ def candidates(climb: Climb) -> list[Features]:
 
 def chosen(climb: Climb) -> list[Features]:
     """Those that there is time and memory for, decided once; if there are none, a larger budget may allow some."""
-    if (names := climb.plan.get("companions")) is not None:
+    if (names := climb.plan.get(NAMES)) is not None:
         return [from_dict(Features, {key: value for key, value in one.items() if key != "name"}, {}) for one in names]
     possible = candidates(climb)
     share = SHARE_WITH_PATCHES if own_patches.are_used(climb) else SHARE
     most_s = min(share * climb.clock.budget_s, climb.left_s / 2)
     count = sum(end_s <= most_s for end_s in needed_s(climb, possible))
-    free = memory.memory()[1]
-    while free is not None and count and needed_bytes(climb, count) > free:
+    while count and not in_memory(climb, count):
         count -= 1
     if count:
-        climb.plan.decide("companions", [to_dict(one) for one in possible[:count]])
+        climb.plan.decide(NAMES, [to_dict(one) for one in possible[:count]])
     return possible[:count]
+
+
+def in_memory(climb: Climb, count: int) -> bool:
+    """Whether there is memory for so many."""
+    free = memory.memory()[1]
+    return free is None or needed_bytes(climb, count) <= free
 
 
 def needed_s(climb: Climb, some: list[Features]) -> list[float]:
@@ -73,8 +79,9 @@ def picture_s(climb: Climb, settings: Features) -> float:
     """About how long it takes to read and encode a picture, as far as the fit's own network tells."""
     own = climb.features.settings
     work = encoder.work(settings.encoder, settings.encoder_size) / encoder.work(own.encoder, own.encoder_size)
-    if encoded_s := climb.plan.get("encoded_s"):
-        return float(work * encoded_s)
+    if encoded_s := climb.plan.get("encoded_s"):  # with reading
+        view_s = min(encoded_s, climb.plan.get("view_s") or encoded_s)
+        return float(encoded_s + (work - 1) * view_s)
     return encode.picture_s(climb, work)
 
 
@@ -92,7 +99,8 @@ def encode_all(climb: Climb) -> None:
 
 
 def _part(climb: Climb, settings: Features) -> Part:
-    climb.say(f"also encoding the pictures with {settings.encoder}")
+    own = " learnt from your own pictures, which tell the classes apart, too" if settings.encoder == "patches" else ""
+    climb.say(f"also encoding the pictures with {settings.encoder}{own}")
     if leave_out_foreign.read(climb.out).rows:
         settings = dataclasses.replace(settings, without=str((climb.out / leave_out_foreign.ROWS).absolute()))
     with listening(climb) as stop, runlog.progress(climb.console) as screen:

@@ -22,9 +22,11 @@ from metapl.fit.heads import log_probabilities
 from metapl.fit.joint_space import Space
 from metapl.fit.rung import Predictions
 from metapl.models.assemble import Head
+from metapl.system import memory
 
 NAME, WITH_FINETUNED = finetuned.JOINT, "joint_finetuned"
 MARGIN = 1.5  # for a machine that becomes slower
+TOO_LATE = "the network was finetuned without the others; a new fit in another folder, with a larger budget, tries them"
 JOINING_S = 1.0  # to find the directions of a network's features
 
 
@@ -35,25 +37,30 @@ def is_promising(climb: Climb) -> bool:
 
 
 def weigh_patches(climb: Climb) -> None:
-    """Decide whether patches are used, if there is time to learn some."""
-    if own_patches.may_be_tried(climb) and companions.SHARE * climb.left_s >= own_patches.LEARNING_S:
+    """Decide whether patches are used, if that is open, and there is time and memory to learn some."""
+    if climb.plan.get(companions.NAMES) is not None or not own_patches.may_be_tried(climb):
+        return
+    free = memory.memory()[1]
+    in_time = own_patches.learning_s(climb) <= companions.SHARE * climb.left_s
+    if in_time and (free is None or own_patches.learning_bytes(climb) <= free):
         own_patches.weigh(climb)
 
 
-def why_not_any_more(climb: Climb) -> str:
-    """Why more time would not help: what finetuning learns depends on these networks. Empty if they can be added."""
-    if rungs.finished(climb.out, NAME) or not finetuned.has_begun(climb):
-        return ""
-    return "the network was finetuned without the others; a new fit in another folder tries them"
+def is_too_late(climb: Climb) -> bool:
+    """Whether no network can be added any more: what finetuning learns depends on them."""
+    return finetuned.has_begun(climb) and not rungs.finished(climb.out, NAME)
+
+
+def why_no_memory(climb: Climb) -> str:
+    """Why no other network is used, however much time there is; empty if there is memory for one."""
+    return "" if companions.in_memory(climb, 1) else "there was too little memory for the features of another network"
 
 
 def why_no_time(climb: Climb) -> str:
-    """Why no other network is used; empty if one is."""
-    return (
-        ""
-        if companions.chosen(climb)
-        else "there was too little time or memory to encode the pictures by another network"
-    )
+    """Why no other network is used for lack of time; empty if one is, or if memory is lacking."""
+    if companions.chosen(climb) or why_no_memory(climb):
+        return ""
+    return "there was too little time to encode the pictures by another network"
 
 
 def share(climb: Climb) -> float:

@@ -91,6 +91,9 @@ def go_on(climb: Climb) -> None:
     curve(climb)  # after the usual choice, which matters more if the time is short
     joint_rung(climb)
     finetuned_rung(climb)  # before rungs that take less time, but that are hardly ever chosen
+    if joint.is_promising(climb) and joint.is_too_late(climb) and companions.candidates(climb):
+        climb.left_out.pop(joint.NAME, None)
+        climb.skipped[joint.NAME] = joint.TOO_LATE
     joint_finetuned_rung(climb)
     if climb.has_unlabeled:
         for name in others:
@@ -179,16 +182,10 @@ def finetuned_rung(climb: Climb) -> None:
 
 def joint_rung(climb: Climb) -> None:
     """Train a head on several encoders together, if there are several, and time to encode by them."""
-    if not joint.is_promising(climb):
-        return
-    if why := joint.why_not_any_more(climb):
-        climb.skipped[joint.NAME] = why
+    if not joint.is_promising(climb) or joint.is_too_late(climb):
         return
     joint.weigh_patches(climb)
-    if not companions.candidates(climb):
-        return
-    if why := joint.why_no_time(climb):
-        climb.left_out[joint.NAME] = why
+    if not companions.candidates(climb) or not has_room(climb, joint.NAME, joint.why_no_time, joint.why_no_memory):
         return
     with attempt(climb, joint.NAME, joint.share(climb)) as began:
         if began is None:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from metapl import data
 from metapl.data.sources.features import Features
+from metapl.features.patches import LARGE_PICTURES, PCA_PICTURES
 from metapl.fit import encode
 from metapl.fit import encoded as encoding
 from metapl.fit.climb import Climb, listening
@@ -38,7 +39,8 @@ WEIGHT = "patches_weight"  # the decision in plan.json
 LEAST, MOST = 0.4, 2.0
 LABELS = 4  # a class
 PAIRED = 1000  # labelled pictures of which pairs are made
-LEARNING_S = 30.0  # about: 10 to 20 on two idle cores
+LEARNING_S = 30.0  # about, without reading pictures: 10 to 20 on two idle cores
+LEARNING_BYTES = 10**9  # about, without the pictures: most of it to find principal directions
 
 
 def may_be_tried(climb: Climb) -> bool:
@@ -51,6 +53,22 @@ def may_be_tried(climb: Climb) -> bool:
 def are_used(climb: Climb) -> bool:
     """Whether they were found to be worth it."""
     return float(climb.plan.get(WEIGHT) or 0.0) >= LEAST
+
+
+def learning_s(climb: Climb) -> float:
+    """About how long it takes to read pictures and to learn patches from them."""
+    return LEARNING_S + learnt_from(climb) * float(climb.plan.get("read_s") or 0.0)
+
+
+def learning_bytes(climb: Climb) -> float:
+    """About how much memory that takes; pictures are there twice while they are put together."""
+    return LEARNING_BYTES + 2.0 * 3 * learnt_from(climb) * climb.features.settings.size**2
+
+
+def learnt_from(climb: Climb) -> int:
+    """How many pictures are read."""
+    total = len(climb.features.labels) + climb.facts["unlabeled"]
+    return min(total, LARGE_PICTURES if climb.features.settings.size > LARGEST_FOR_PATCHES else PCA_PICTURES)
 
 
 def settings(own: Features) -> Features:
@@ -66,10 +84,6 @@ def weigh(climb: Climb) -> None:
         prepared = data.prepare_features(settings(climb.features.settings), (), climb.say)
         patches = encoding.eval_view(prepared, "labeled", encode.Pace(screen.counting, stop))
     climb.plan.decide(WEIGHT, weight(patches, climb.features.labeled, climb.features.labels))
-    if are_used(climb):
-        climb.say(
-            "patches of your own pictures tell the classes apart, too: they are used beside the pretrained network"
-        )
 
 
 def weight(patches: Values, network: Values, labels: Labels) -> float:
