@@ -126,6 +126,9 @@ def with_patches(place):  # noqa: F811
 
 def test_a_fit_puts_them_beside_the_network_and_predicts_what_it_was_judged_by(with_patches):
     assert json.loads((with_patches / "plan.json").read_text())[own_patches.WEIGHT] > own_patches.LEAST
+    assert (
+        "patches of your own pictures, beside the pretrained network: used" in (with_patches / "verdict.md").read_text()
+    )
     for name, place_of_patches in (("joint", 1), ("joint_finetuned", 1)):
         weights = load_file(with_patches / name / "weights.safetensors")
         assert f"params/encoder/networks_{place_of_patches}/codes/scale1/centroids" in weights

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from metapl.fit import advice, joint, leave_out_foreign, page, report, select, verdict
+from metapl.fit import advice, joint, leave_out_foreign, own_patches, page, report, select, verdict
 from metapl.fit import label_errors as hints
 from metapl.fit.climb import Climb
 from metapl.fit.encoded import Encoded, picture_names
@@ -117,6 +117,12 @@ def chosen(climb: Climb) -> list[str]:
         f"pictures of {settings.size}×{settings.size} pixels (your median side: {climb.facts['side']} px)",
         f"C of the logistic regressions: {climb.plan.get('c'):g}, by cross-validation",
     ]
+    if (weight := climb.plan.get(own_patches.WEIGHT)) is not None:
+        used = "used" if own_patches.are_used(climb) else "not used"
+        said.append(
+            f"patches of your own pictures, beside the pretrained network: {used}, because the labelled pictures give "
+            f"them a weight of {weight:g} (used from {own_patches.LEAST:g} on)"
+        )
     if some.folds:
         said.append(
             f"chosen and calibrated by {some.folds}-fold cross-validation: every model is trained on all labels"
