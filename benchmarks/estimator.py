@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -31,6 +31,8 @@ Numbers = NDArray[np.float64]
 DATA = {
     "digits, 5 labels a class": (load_digits, 5),
     "digits, 20 labels a class": (load_digits, 20),
+    "iris, 10 labels a class": (load_iris, 10),
+    "iris, 20 labels a class": (load_iris, 20),
     "wine, 5 labels a class": (load_wine, 5),
     "breast cancer, 10 labels a class": (load_breast_cancer, 10),
 }
