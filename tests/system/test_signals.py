@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from metapl.system.signals import Stop, Stopped, listening, within
+from metapl.system.signals import Stop, Stopped, keeping, listening, within
 
 
 def wait_for(condition, seconds: float = 60.0) -> None:
@@ -29,7 +29,7 @@ def test_a_signal_is_noted_and_answered(number):
         assert stop.signal == number
         os.kill(os.getpid(), signal.SIGTERM)  # again: it is being done
     assert len(said) == 1
-    assert said[0].startswith(f"{number.name}: stopping after the current chunk")
+    assert said[0].startswith(f"{number.name}: stopping as soon as")
     assert ("again to end at once" in said[0]) == (number == signal.SIGINT)
     assert signal.getsignal(number) == before
 
@@ -99,6 +99,63 @@ def test_a_deadline_asks_to_stop_as_a_signal_does_and_ends_with_its_block():
     Stop().check("other work", "go on")
     with within(60.0):
         Stop().check("other work", "go on")
+
+
+def asking_to_stop(number: signal.Signals) -> None:
+    """A block that a signal reaches after its last check."""
+    said = []
+    with listening(said.append):
+        os.kill(os.getpid(), number)
+        wait_for(lambda: said)
+
+
+def test_a_signal_after_the_last_check_counts_for_the_next_block():
+    with keeping():
+        asking_to_stop(signal.SIGTERM)
+        with pytest.raises(Stopped, match="stopped by SIGTERM"), listening(lambda _: None) as stop:
+            stop.check("next", "the same command continues")
+    with listening(lambda _: None) as stop:  # another command
+        assert stop.signal is None
+
+
+def checking_when_asked(number: signal.Signals) -> None:
+    with listening(lambda _: None) as stop:
+        os.kill(os.getpid(), number)
+        wait_for(lambda: stop.signal)
+        stop.check("work", "the same command continues")
+
+
+def test_a_signal_that_was_followed_counts_once():
+    with keeping():
+        with pytest.raises(Stopped):
+            checking_when_asked(signal.SIGTERM)
+        with listening(lambda _: None) as stop:  # to write the verdict
+            assert stop.signal is None
+
+
+def test_without_a_command_signals_are_not_kept():
+    asking_to_stop(signal.SIGTERM)
+    with listening(lambda _: None) as stop:
+        assert stop.signal is None
+
+
+def test_an_interrupt_that_python_ignores_counts_all_the_same():
+    before = signal.getsignal(signal.SIGINT)
+    with keeping():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with listening(lambda _: None) as stop:
+            assert stop.signal == signal.SIGINT
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_ctrl_c_after_a_deadline_asks_once_and_does_not_end_at_once():
+    said = []
+    with within(-1.0), listening(said.append) as stop:
+        assert stop.signal == signal.SIGALRM
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_for(lambda: said)
+        assert stop.signal == signal.SIGINT
 
 
 def test_exit_codes_are_those_of_a_shell():

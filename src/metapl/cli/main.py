@@ -16,7 +16,7 @@ from metapl.schema import ConfigError
 from metapl.system import runtime
 from metapl.system.disk import is_refusal, reason
 from metapl.system.shortage import shortage
-from metapl.system.signals import Stopped
+from metapl.system.signals import Stopped, keeping
 from metapl.system.terminal import Terminal, discard_output, escape_what_cannot_be_shown, open_closed_streams, say
 
 GROUPS: dict[str, dict[str, Verb]] = {
@@ -62,7 +62,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     escape_what_cannot_be_shown()
     try:
         try:
-            _call(*words)
+            with keeping():
+                _call(*words)
         finally:
             sys.stdout.flush()  # a closed pipe or a full disk must show here, not when Python exits
     except ConfigError as error:

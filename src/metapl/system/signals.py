@@ -4,6 +4,9 @@ A second SIGINT ends the process at once. Python calls signal handlers only betw
 may be minutes apart while a program is compiled. So a thread reads the signals and responds at once.
 
 A deadline (`within`) asks in the same way, as if it were SIGALRM.
+
+On the command line (`keeping`), a signal that comes after the last check of a block counts for the next one. So does a
+Ctrl-C whose KeyboardInterrupt got lost: Python ignores an exception in a callback of its garbage collector.
 """
 
 import os
@@ -35,6 +38,11 @@ class Stop:
         self._signal: Signals | None = None
 
     @property
+    def by_user(self) -> Signals | None:
+        """The signal, if it is no deadline."""
+        return None if self._signal == TIME_IS_UP else self._signal
+
+    @property
     def signal(self) -> Signals | None:
         """The signal that asked the run to stop, SIGALRM for a deadline; None as long as nothing did."""
         if self._signal is None and _deadlines and time.monotonic() >= min(_deadlines):
@@ -52,6 +60,7 @@ class Stop:
 
 
 TIME_IS_UP = signal.SIGALRM
+_unheeded: list[Signals] | None = None  # signals that nobody has followed yet; None: they are not kept
 _deadlines: list[float] = []  # moments of the monotonic clock
 
 
@@ -67,9 +76,32 @@ def within(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
+def keeping() -> Iterator[None]:
+    """Keep signals that nobody follows for the next block that listens, in all of a command."""
+    global _unheeded
+    kept = _unheeded = []
+
+    def interrupt(number: int, frame: object) -> None:
+        kept.append(signal.SIGINT)
+        signal.default_int_handler(number, frame)  # type: ignore[arg-type]
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if usual and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        _unheeded = None
+        if signal.getsignal(signal.SIGINT) is interrupt:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@contextmanager
 def listening(say: Callable[[str], None], clean_up: Callable[[], object] = lambda: None) -> Iterator[Stop]:
     """Note signals while the block runs; `clean_up` is called before a sudden end, to restore the terminal."""
     stop = Stop()
+    if _unheeded:
+        stop.signal = _unheeded[0]
     if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield stop
         return
@@ -82,8 +114,10 @@ def listening(say: Callable[[str], None], clean_up: Callable[[], object] = lambd
     for number, handler in before.items():
         if handler is not signal.SIG_IGN:  # nohup, or a shell's background job: it stays ignored
             signal.signal(number, lambda *_: None)
+    raised = True
     try:
         yield stop
+        raised = False
     finally:
         signal.set_wakeup_fd(wakeup_before)
         for number, handler in before.items():
@@ -92,16 +126,18 @@ def listening(say: Callable[[str], None], clean_up: Callable[[], object] = lambd
         thread.join()
         os.close(reader)
         os.close(writer)
+        if _unheeded is not None and stop.by_user and not raised:  # it came after the last check
+            _unheeded.append(stop.by_user)
 
 
 def _read(reader: int, stop: Stop, say: Callable[[str], None], clean_up: Callable[[], object]) -> None:
     while (number := os.read(reader, 1)[0]) != _END:
         if number not in SIGNALS:
             continue
-        if stop.signal is None:
+        if stop.by_user is None:
             stop.signal = asked = signal.Signals(number)
             again = "; press Ctrl-C again to end at once" if number == signal.SIGINT else ""
-            say(f"{asked.name}: stopping after the current chunk of steps, with a checkpoint{again}")
+            say(f"{asked.name}: stopping as soon as nothing gets lost{again}")
         elif number == signal.SIGINT:
             clean_up()
             print("\nmetapl: ended at once, without a checkpoint", file=sys.stderr, flush=True)  # noqa: T201
