@@ -49,7 +49,7 @@ def test_it_says_how_many_pictures_it_knows(tmp_path):
 
 def test_pictures_whose_features_are_kept_are_not_counted_as_new(tmp_path, monkeypatch):
     config = Features(encoder="efficientnet_lite0")
-    prepared = load.Prepared(config, None, {"unlabeled": PICTURES}, tmp_path, Counting(), None, print)
+    prepared = load.Prepared(config, None, {"unlabeled": PICTURES}, tmp_path, "", Counting(), None, print)
     remembered = Remembered(Counting(), tmp_path / "file.sqlite")
     monkeypatch.setattr(encoders, "remembering", lambda *_: remembered)
     assert load.new_share(prepared, "unlabeled") == 1

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shutil
 import signal
 from dataclasses import replace
@@ -16,7 +17,7 @@ from sklearn.datasets import load_digits
 
 from metapl.cli import main as cli
 from metapl.evaluate import predictor
-from metapl.fit import fit, head_runs, label_file, network, rung
+from metapl.fit import examine, fit, head_runs, label_file, network, rung
 from metapl.fit.label_file import Decision
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
@@ -202,6 +203,37 @@ def test_a_kill_in_the_first_moment_leaves_nothing_in_the_way(tmp_path, monkeypa
     with pytest.raises(KilledError):
         fit.fit(data, REQUEST, out, console())
     assert sorted(path.name for path in out.iterdir()) == ["fit.json", "lock", "sessions.json"]
+
+
+def test_pictures_that_changed_since_the_fit_began_are_refused(finished, tmp_path, monkeypatch):
+    """Its rungs have learnt the old ones; the size and the time of the file are as before."""
+    out = tmp_path / "out"
+    shutil.copytree(finished[0], out)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    longer = replace(REQUEST, budget="1h")
+    data = finished[0].parent / "data"
+    one, other = sorted((data / "labeled").rglob("*.png"))[:2]
+    before, stat = one.read_bytes(), one.stat()
+    try:
+        one.write_bytes(other.read_bytes())
+        os.utime(one, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+        with pytest.raises(ConfigError, match=r"a picture is not what it was; .* choose another --out"):
+            fit.fit(str(data), longer, out, console())
+        one.unlink()
+        with pytest.raises(ConfigError, match=r"there is no file .* choose another --out"):
+            fit.fit(str(data), longer, out, console())
+    finally:
+        one.write_bytes(before)
+
+
+def test_pictures_of_other_types_are_named(tmp_path):
+    (tmp_path / "unlabeled").mkdir()
+    for name in ("a.HEIC", "b.heic", "c.svg", "d.txt"):
+        (tmp_path / "unlabeled" / name).touch()
+    assert examine.remark_on_other_files(str(tmp_path)) == (
+        "files of these types are not read: 2 .heic, 1 .svg; convert them to JPEG or PNG",
+    )
+    assert examine.remark_on_other_files(str(tmp_path / "pictures.csv")) == ()
 
 
 def test_one_class_is_refused_before_anything_is_written(tmp_path):

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ class Prepared(NamedTuple):
     pictures: SplitSource
     examples: Mapping[str, Examples]  # by role; decoded when they are needed
     folder: Path
+    content: str  # of all pictures, hashed
     encode: Encode
     augmentation: Augmentation
     say: Say
@@ -57,9 +58,10 @@ def prepare(config: Features, pictures: SplitSource, symmetries: tuple[bool, int
     split = _at_most(everything, config)
     config = encoders.settled(config)
     augmentation = _augmentation(config, *symmetries)
-    folder = runtime.make_in_cache(runtime.cache_folder() / "features" / _key(config, everything, augmentation))
+    content = digests(everything)
+    folder = runtime.make_in_cache(runtime.cache_folder() / "features" / _key(config, content, augmentation))
     encode = encoders.build(config, lambda most: _to_learn_from(everything, config, most), folder, say)
-    return Prepared(config, split, _examples(split, config.size), folder, encode, augmentation, say)
+    return Prepared(config, split, _examples(split, config.size), folder, _hashed(content), encode, augmentation, say)
 
 
 def _to_learn_from(pictures: SplitSource, config: Features, most: int) -> list[NDArray[np.uint8]]:
@@ -245,12 +247,16 @@ def _known(labels: NDArray[np.int32], known: int) -> NDArray[np.int64]:
     return np.random.RandomState(1).permutation(np.flatnonzero(labels < known))
 
 
-def _key(config: Features, pictures: SplitSource, augmentation: Augmentation) -> str:
+def _key(config: Features, pictures: Mapping[str, str], augmentation: Augmentation) -> str:
     """What the features depend on, hashed: other pictures or settings get files of their own."""
     content = {
         "format": FORMAT,
-        "pictures": digests(pictures),
+        "pictures": pictures,
         "encoder": [*encoders.identity(config), config.size, config.views, config.pictures],
         "augmentation": dataclasses.asdict(augmentation),
     }
+    return _hashed(content)
+
+
+def _hashed(content: Mapping[str, Any]) -> str:
     return sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]

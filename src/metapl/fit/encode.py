@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from metapl import data
+from metapl.data.reading.decode import DataError
 from metapl.data.sources.features import Features
 from metapl.features import load
 from metapl.features.frozen import BATCH
@@ -19,8 +20,10 @@ from metapl.fit.listing import GOES_ON
 from metapl.fit.plan import VIEWS, affordable
 from metapl.models import packages
 from metapl.runs import runlog
+from metapl.schema import ConfigError
 from metapl.system.signals import Stop
 
+CHANGED = "the pictures have changed since this fit began, so begin a new one: choose another --out"
 LEAST_UNLABELED = 300  # pictures; heads are not tried on fewer, unless there are no more
 READ, ENCODED = 9, 3  # pictures that are read, and batches that are encoded, to measure the time
 
@@ -33,12 +36,26 @@ def encode_labeled(climb: Climb) -> None:
     if settings.encoder in packages.NAMES:
         climb.say(f"features: {settings.encoder}, pictures scaled to {settings.encoder_size} pixels")
     with listening(climb) as stop, runlog.progress(climb.console) as screen:
-        prepared = data.prepare_features(settings, (), climb.say)
+        prepared = prepared_unchanged(climb, settings)
         climb.encoded = encoding.read(prepared, Pace(screen.counting, stop))
         if climb.plan.get("view_s") is None:
             read_s, view_s = measured(prepared)
             climb.plan.decide("read_s", read_s)
             climb.plan.decide("view_s", view_s)
+
+
+def prepared_unchanged(climb: Climb, settings: Features) -> Prepared:
+    """Find the pictures; refuse those that have changed since the fit began: its rungs learnt the old ones."""
+    begun = climb.plan.get("content")
+    try:
+        prepared = data.prepare_features(settings, (), climb.say)
+    except DataError as error:
+        if begun is None:
+            raise
+        raise ConfigError(f"{error}; {CHANGED}") from None
+    if climb.plan.decide("content", prepared.content) != prepared.content:
+        raise ConfigError(f"a picture is not what it was; {CHANGED}")
+    return prepared
 
 
 def measured(prepared: Prepared) -> tuple[float, float]:

@@ -4,6 +4,8 @@ Every labelled, val and test picture is audited. The first model waits for this,
 unlabelled pictures, a random part is audited, and only that part is used.
 """
 
+import os
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from metapl.data import open_source, pictures
 from metapl.data.audit import audit
 from metapl.data.audit import table as audit_table
 from metapl.data.audit.audit import Audit
+from metapl.data.reading.decode import OTHER_SUFFIXES
 from metapl.data.reading.files import Folders
 from metapl.data.sources import csv_list, npz, parquet, webdataset
 from metapl.data.sources.folder import Folder
@@ -65,6 +68,16 @@ def examine(source: Source, console: Console) -> Audit:
     result = audit.audit(source, console, seconds={"unlabeled": UNLABELED_S})
     audit_table.show(result, console)
     return result
+
+
+def remark_on_other_files(data: str) -> tuple[str, ...]:
+    """Say how many pictures below a folder are of types that are not read."""
+    suffixes = (os.path.splitext(name)[1].lower() for _, _, names in os.walk(data) for name in names)
+    counts = Counter(suffix for suffix in suffixes if suffix in OTHER_SUFFIXES)
+    if not counts:
+        return ()
+    listed = ", ".join(f"{count:,} {suffix}" for suffix, count in counts.most_common())
+    return (f"files of these types are not read: {listed}; convert them to JPEG or PNG",)
 
 
 def remark_on_unread(source: Source, examined: Audit) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from metapl.fit import after, clock, ladder, listing, network, report, rung
 from metapl.fit.climb import Climb
 from metapl.fit.conclude import conclude
 from metapl.fit.duration import seconds
-from metapl.fit.examine import examine, read_roles, remark_on_unread
+from metapl.fit.examine import examine, read_roles, remark_on_other_files, remark_on_unread
 from metapl.fit.folder import (
     DATA,
     LEFT_BY_A_KILL,
@@ -129,7 +129,7 @@ def _examine(data: str, request: Request, console: Console) -> tuple[Audit, List
         remarks, held_out, history = (remark,), before.held_out, before.history
     result = examine(source, console)
     listed = listing.make_listing(result, request.allow_duplicates, request.seed, held_out)
-    remarks += remark_on_unread(source, result)
+    remarks += (*remark_on_other_files(data), *remark_on_unread(source, result))
     return result, listed._replace(remarks=remarks + listed.remarks), history
 
 

@@ -20,6 +20,11 @@ from metapl.data.reading import shades
 from metapl.schema import ConfigError
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm"})
+# Pictures that people have, and that Pillow does not read without more packages, or only as something else.
+OTHER_SUFFIXES = frozenset({
+    ".heic", ".heif", ".avif", ".jxl", ".jp2", ".dng", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".orf", ".rw2", ".psd",
+    ".svg",
+})  # fmt: skip
 MAX_PIXELS = 64_000_000  # 192 MB as RGB; a PNG of a few kilobytes can unpack to a thousand times that
 
 # Pillow detects a format by its content, and some formats make it start other programs (EPS: Ghostscript).
