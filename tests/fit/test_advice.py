@@ -9,8 +9,15 @@ from metapl.fit.request import Request
 
 
 def said(left_out: dict[str, str], not_tried: dict[str, str]) -> str:
-    ladder = [{"seconds": 3.0}, {"seconds": 240.0}]
-    return " ".join(advice.sentences({"left_out": left_out, "not_tried": not_tried, "ladder": ladder}, None, 0))
+    return " ".join(advice.sentences(VERDICT | {"left_out": left_out, "not_tried": not_tried}, None, 0))
+
+
+VERDICT = {"left_out": {}, "not_tried": {}, "ladder": [{"seconds": 3.0}, {"seconds": 240.0}], "label_errors": []}
+
+
+def test_doubtful_labels_are_counted():
+    doubtful = VERDICT | {"label_errors": [{}] * 4, "labels": 60}
+    assert advice.sentences(doubtful, None, 0)[0].startswith("4 of 60 labels look doubtful: look at the first ones")
 
 
 def test_more_time_is_recommended_only_for_what_lacked_time():

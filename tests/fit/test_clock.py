@@ -41,4 +41,11 @@ def test_a_clock_that_was_set_meanwhile_does_not_use_up_the_budget(tmp_path, yea
 
 
 def test_durations_are_words():
-    assert [in_words(s) for s in (7, 99, 150, 3900)] == ["7 s", "99 s", "2 min", "1 h 5 min"]
+    assert [in_words(s) for s in (7, 99, 120, 150, 700, 3900)] == [
+        "7 s",
+        "99 s",
+        "2 min",
+        "2 min 30 s",
+        "12 min",
+        "1 h 5 min",
+    ]

@@ -529,8 +529,19 @@ def on_the_way(labels: int, left_s: float, encoder: str = "network") -> SimpleNa
 
 def test_it_is_left_out_if_the_time_is_too_short():
     said = finetuned.why_no_time(on_the_way(100, 132.0))
-    assert said == "finetuning the pretrained network would have taken at least 2 min"
+    assert said == "finetuning the pretrained network would have taken at least 1 min 47 s"
     assert not finetuned.why_no_time(on_the_way(100, 135.0))
+
+
+def test_it_is_left_out_if_the_steps_that_were_asked_for_take_too_long():
+    """A step of 16 pictures takes 112 times as long as encoding one."""
+    asked = on_the_way(100, 132.0)
+    asked.request = Request(steps=200)
+    each_s = finetune_time.step_s(asked, 16)
+    asked.left_s = 399 * each_s
+    assert finetuned.why_no_time(asked).startswith("400 steps would have taken")
+    asked.left_s = 401 * each_s
+    assert not finetuned.why_no_time(asked)
 
 
 def with_unlabeled(count: int) -> SimpleNamespace:

@@ -84,7 +84,7 @@ def test_they_count_as_much_as_all_networks_together():
 @pytest.mark.parametrize(
     ("left_s", "changes", "free", "expected"),
     [
-        (149.0, {}, None, 0),  # 30 s are a fifth of 150
+        (149.0, {}, None, 0),  # 30 s are a fifth of 150; 64×64 pixels
         (151.0, {}, None, 1),
         (151.0, {"read_s": 0.01}, None, 0),  # 1,040 pictures are read first
         (203.0, {"read_s": 0.01}, None, 1),

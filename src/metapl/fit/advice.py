@@ -15,6 +15,11 @@ def sentences(verdict: Mapping[str, Any], curve: Mapping[str, Any] | None, unuse
             f"{curve['more']} more labels would add about {100 * curve['gain']:.1f} points to logistic regression, if "
             "they are labelled at random and its curve over the number of labels continues as before."
         )
+    if doubtful := verdict["label_errors"]:
+        said.append(
+            f"{len(doubtful):,} of {verdict['labels']:,} labels look doubtful: look at the first ones of "
+            "label_errors.csv, and correct those that are wrong."
+        )
     said += _more_time(verdict["left_out"], unused, verdict["ladder"], bool(verdict["not_tried"]))
     if verdict["not_tried"]:
         said.append(f"With a GPU, or more memory, this could be tried: {_titles(verdict['not_tried'])}.")

@@ -9,6 +9,7 @@ from metapl.fit.label_file import FILE as LABELS
 from metapl.system.disk import write_atomically
 
 SESSIONS = "sessions.json"
+EXACT_BELOW_S = 300.0  # longer durations are rounded to minutes
 PLAUSIBLE = 2.0  # budgets that a session may seem to have lasted
 OF_OTHERS = ("lock", REQUEST, LABELS)  # files that may be written between two sessions
 
@@ -58,8 +59,11 @@ def _newest(out: Path) -> float:
 
 
 def in_words(seconds: float) -> str:
-    """A duration for people: 45 s, 12 min, 1 h 5 min."""
+    """A duration for people: 45 s, 2 min 30 s, 12 min, 1 h 5 min."""
     if seconds < 100:
         return f"{seconds:.0f} s"
+    if seconds < EXACT_BELOW_S:
+        whole, rest = divmod(round(seconds), 60)
+        return f"{whole} min {rest} s" if rest else f"{whole} min"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"

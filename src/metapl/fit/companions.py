@@ -29,7 +29,7 @@ from metapl.system import memory
 
 ALIGNED, LINEAR = "aligned", "linear"  # the rungs whose time tells how long training a head takes
 SHARE, SHARE_WITH_PATCHES = 0.2, 0.3  # of the budget, and at most half of the time that is left
-STARTING_S = 20.0  # to load and compile an encoder
+STARTING_S, STARTING_PATCHES_S = 20.0, 5.0  # to load and compile an encoder
 NAMES = "companions"  # the decision in plan.json
 COPIES = 2  # of one network's features, while its map is learnt
 
@@ -71,18 +71,30 @@ def needed_s(climb: Climb, some: list[Features]) -> list[float]:
     own = climb.features
     pictures = len(own.labels) + len(own.val) + len(own.test) + len(own.used)
     training_s = rungs.read(climb.out, ALIGNED if climb.has_unlabeled else LINEAR).seconds  # on one network
-    each_s = (STARTING_S + pictures * picture_s(climb, one) + training_s for one in some)
+    each_s = (starting_s(one) + pictures * picture_s(climb, one) + training_s for one in some)
     return [training_s + sum_s for sum_s in itertools.accumulate(each_s)]
+
+
+def starting_s(settings: Features) -> float:
+    """How long it takes to load and compile an encoder; patches have encoded the labelled pictures already."""
+    return STARTING_PATCHES_S if settings.encoder == "patches" else STARTING_S
 
 
 def picture_s(climb: Climb, settings: Features) -> float:
     """About how long it takes to read and encode a picture, as far as the fit's own network tells."""
     own = climb.features.settings
-    work = encoder.work(settings.encoder, settings.encoder_size) / encoder.work(own.encoder, own.encoder_size)
+    work = work_of(settings) / work_of(own)
     if encoded_s := climb.plan.get("encoded_s"):  # with reading
         view_s = min(encoded_s, climb.plan.get("view_s") or encoded_s)
         return float(encoded_s + (work - 1) * view_s)
     return encode.picture_s(climb, work)
+
+
+def work_of(settings: Features) -> float:
+    """How long an encoder takes for a picture, compared with EfficientNet-Lite0 at 128 pixels."""
+    if settings.encoder == "patches":
+        return own_patches.share_of_pixels(settings)
+    return encoder.work(settings.encoder, settings.encoder_size)
 
 
 def needed_bytes(climb: Climb, count: int) -> float:

@@ -16,6 +16,7 @@ from metapl.fit.heads import log_probabilities
 PARTS = (0.125, 0.25, 0.5, 0.75, 1.0)  # of the labels
 DRAWS = 5  # of each part
 MORE = 50  # labels
+LEAST_MEASURED = 10  # test pictures; with fewer, the curve says nothing about more labels
 
 
 def learning_curve(encoded: Encoded, c: float, check: Callable[[], None]) -> dict[str, Any]:
@@ -33,13 +34,14 @@ def learning_curve(encoded: Encoded, c: float, check: Callable[[], None]) -> dic
             head = classical.logistic(encoded.labeled[rows], encoded.labels[rows], len(encoded.class_names), c)
             right = log_probabilities([head], encoded.test).argmax(-1) == encoded.test_labels
             accuracies[-1].append(float(right.mean()))
+    enough = len(encoded.test_labels) >= LEAST_MEASURED
     return {
         "labels": sizes,
         "accuracy": [float(np.mean(values)) for values in accuracies],
         "low": [min(values) for values in accuracies],
         "high": [max(values) for values in accuracies],
         "more": MORE,
-        "gain": gain(sizes, [float(np.mean(values)) for values in accuracies]),
+        "gain": gain(sizes, [float(np.mean(values)) for values in accuracies]) if enough else None,
     }
 
 

@@ -34,7 +34,6 @@ from metapl.fit.folder import PLAN, read_json
 from metapl.models import packages
 
 FACTORS = {"efficientnet_lite0": 1.0, "efficientnet_lite1": 1.2, "efficientnet_lite2": 1.3}
-WORK_OF_PATCHES = 1.0  # of pictures of 64×64 pixels; smaller ones take less
 LARGE, SMALL = 192, 128  # sides in pixels
 FIRST_S, SHARE_FOR_FIRST = 60.0, 0.15  # seconds and share of the budget for labelled and held-out pictures
 SHARE_FOR_ENCODING = 0.25  # of the budget, for the unlabelled pictures as they are, and as much for their views
@@ -67,9 +66,9 @@ class Pictures(NamedTuple):
     side: int  # pixels: the median of their shorter sides, or what they are cut and scaled to
 
 
-def work(encoder: str, size: int) -> float:
-    """How long any encoder takes for a picture, compared with EfficientNet-Lite0 at 128 pixels; 0: of unknown size."""
-    return WORK_OF_PATCHES if encoder == "patches" else FACTORS.get(encoder, 1.0) * ((size or SMALL) / SMALL) ** 2
+def work(network: str, size: int) -> float:
+    """How long a network takes for a picture, compared with EfficientNet-Lite0 at 128 pixels; 0: of unknown size."""
+    return FACTORS.get(network, 1.0) * ((size or SMALL) / SMALL) ** 2
 
 
 def candidates(network: str = "") -> list[Candidate]:

@@ -121,9 +121,14 @@ def started_from(climb: Climb) -> Predictor:
 
 
 def why_no_time(climb: Climb) -> str:
-    """Why there is too little time for it; empty if there is enough, it has begun, or the user has chosen the steps."""
-    if has_begun(climb) or climb.request.steps:
+    """Why there is too little time for it; empty if there is enough, or it has begun."""
+    if has_begun(climb):
         return ""
+    if climb.request.steps:
+        needed_s = 2 * climb.request.steps * finetune_time.step_s(climb, settings.SMALL_BATCH)
+        return (
+            f"{2 * climb.request.steps} steps would have taken {in_words(needed_s)}" if needed_s > climb.left_s else ""
+        )
     smallest = finetune_time.smallest(climb, settings.SMALL_BATCH)
     needed_s = finetune_time.least_s(climb, smallest, learns_unlabeled(climb), runs=1)
     if needed_s > PLANNED * climb.left_s:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from metapl.evaluate.measures import log_softmax
 
-COUNT = 50  # pictures that are listed
+COUNT = 1000  # pictures that are listed
 
 
 def suspected(

@@ -2,11 +2,11 @@
 
     linear             logistic regression on the features of the labelled pictures: scikit-learn's answer
     aligned            self-training whose labels keep the classes' shares (recipe/aligned.py)
+    self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
+    label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     joint              one head on the features of several pretrained networks and patches, if there is time
     finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
     joint_finetuned    one head on the features of all these networks, pretrained and finetuned
-    self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
-    label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     uda, fixmatch, mpl heads on the features, several seeds at once
     finetuned_mpl      the finetuned network, trained on with Meta Pseudo Labels, if there is still time
     ensemble           heads of several rungs together, if that makes the validation labels more probable
@@ -58,6 +58,7 @@ from metapl.system import runtime, signals
 from metapl.system.signals import TIME_IS_UP, Stopped
 
 RUNS = {finetuned.FINETUNED: tuple(finetuned.LISTS), finetuned_mpl.NAME: (finetuned_mpl.RUN,)}
+OTHERS_SHARE = 0.1  # of the time that is left, for each classical rung that is hardly ever chosen
 LEAST_FOR_A_NETWORK_S = 120.0  # seconds that must be left
 LEAST_FOR_HEADS_S = 25.0  # seconds: compiling takes up to 20 on a busy machine, and nothing can stop it
 
@@ -89,18 +90,18 @@ def go_on(climb: Climb) -> None:
     if climb.has_unlabeled:  # not all of them are foreign
         classical_rung(climb, usual)
     curve(climb)  # after the usual choice, which matters more if the time is short
+    if climb.has_unlabeled:
+        for name in others:  # seconds: what a user would have done anyway stands beside everything else
+            classical_rung(climb, name)
     joint_rung(climb)
-    finetuned_rung(climb)  # before rungs that take less time, but that are hardly ever chosen
+    finetuned_rung(climb)  # before heads, which are hardly ever chosen
     if joint.is_promising(climb) and joint.is_too_late(climb) and companions.candidates(climb):
         climb.left_out.pop(joint.NAME, None)
         climb.skipped[joint.NAME] = joint.TOO_LATE
     joint_finetuned_rung(climb)
-    if climb.has_unlabeled:
-        for name in others:
-            classical_rung(climb, name)
-        if encode_views(climb):
-            for method in head_runs.METHODS:
-                head_rung(climb, method)
+    if climb.has_unlabeled and encode_views(climb):
+        for method in head_runs.METHODS:
+            head_rung(climb, method)
     finetuned_mpl_rung(climb)
     ensemble(climb)
     network_rungs(climb)
@@ -159,7 +160,7 @@ def classical_rung(climb: Climb, name: str) -> None:
     method = classical.WITH_UNLABELED[name]
     some, c = climb.features, climb.plan.get("c")
     classes = len(some.class_names)
-    with attempt(climb, name, share=0.9 if name in select.PREFERRED else 0.2) as began:
+    with attempt(climb, name, share=0.9 if name in select.PREFERRED else OTHERS_SHARE) as began:
         if began is None:
             return
         with listening(climb) as stop:

@@ -39,7 +39,8 @@ WEIGHT = "patches_weight"  # the decision in plan.json
 LEAST, MOST = 0.4, 2.0
 LABELS = 4  # a class
 PAIRED = 1000  # labelled pictures of which pairs are made
-LEARNING_S = 30.0  # about, without reading pictures: 10 to 20 on two idle cores
+# About, on a busy machine and without reading pictures, by the share of 64×64 pixels that a picture has.
+LEARNING_S, LEARNING_LARGE_S = 5.0, 25.0
 LEARNING_BYTES = 10**9  # about, without the pictures: most of it to find principal directions
 
 
@@ -57,7 +58,13 @@ def are_used(climb: Climb) -> bool:
 
 def learning_s(climb: Climb) -> float:
     """About how long it takes to read pictures and to learn patches from them."""
-    return LEARNING_S + learnt_from(climb) * float(climb.plan.get("read_s") or 0.0)
+    reading_s = learnt_from(climb) * float(climb.plan.get("read_s") or 0.0)
+    return LEARNING_S + LEARNING_LARGE_S * share_of_pixels(climb.features.settings) + reading_s
+
+
+def share_of_pixels(settings: Features) -> float:
+    """How many pixels patches are cut from, compared with the largest pictures."""
+    return float(min(1.0, (settings.size / LARGEST_FOR_PATCHES) ** 2))
 
 
 def learning_bytes(climb: Climb) -> float:

@@ -159,8 +159,8 @@ def galleries(verdict: Mapping[str, Any], encoded: Encoded) -> list[Block]:
         "probable.", verdict["least_sure"], "test", np.arange(len(encoded.test_labels)), encoded,
     )  # fmt: skip
     following = _gallery(
-        "Label these next", "Unlabelled pictures that the model is unsure of and that differ from each other, the most "
-        "useful first; label_next.csv lists more.", verdict["label_next"],
+        "Label these next", "Unlabelled pictures that differ from each other, those that the model is least sure of "
+        "first; label_next.csv lists more.", verdict["label_next"],
         "unlabeled", encoded.judged_pictures, encoded,
     )  # fmt: skip
     wrong = _gallery(

@@ -151,7 +151,7 @@ def left_out(verdict: Mapping[str, Any]) -> list[str]:
 def _label_next(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return ["There are no unlabelled pictures to choose from; label more of the worst classes."]
-    about = "Unlabelled pictures that the model is unsure of and that differ from each other, the most useful first; "
+    about = "Unlabelled pictures that differ from each other, those that the model is least sure of first; "
     return [f"{about}`label_next.csv` has more:", "", *_pictures(rows)]
 
 
