@@ -162,6 +162,8 @@ def test_the_exported_model_gives_the_answers_that_predict_gives(finished, tmp_p
     model = predictor.load(out)
     session = onnxruntime.InferenceSession(tmp_path / "export" / "model.onnx", providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {"pictures": np.stack([model.read(Path(row["path"])) for row in rows])})
+    assert f"trained with {model.rung}\n" in (tmp_path / "export" / "model_card.md").read_text("utf-8")
+    assert model.rung == json.loads((out / "verdict.json").read_text("utf-8"))["title"]
     assert len(rows) == 275
     assert [sorted(NAMES)[best] for best in found.argmax(-1)] == [row["class"] for row in rows]
     np.testing.assert_allclose(found.max(-1), [float(row["probability"]) for row in rows], atol=1e-3)

@@ -27,6 +27,7 @@ from metapl.types import Network, Weights
 from metapl.weights import Example, about, load_all
 
 MODEL, ASKED = "model.json", "fit.json"  # of `metapl fit`: what it ends and begins with
+RUNG = "rung.json"  # beside the run of a fit's rung: what it is
 FORMAT = 1
 
 Pictures = NDArray[np.uint8]  # [N, H, W, C]
@@ -57,6 +58,14 @@ class Predictor:
     """The folder of the run that the weights come from."""
     seed: int = 0
     """The seed of the run that the weights come from."""
+
+    @property
+    def rung(self) -> str:
+        """The title of the rung of a fit that the weights come from; empty if it is none."""
+        try:
+            return str(json.loads((self.run / RUNG).read_text("utf-8"))["title"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return ""
 
     @property
     def takes_pictures(self) -> bool:

@@ -33,8 +33,9 @@ class Exported(NamedTuple):
 
 def card(predictor: Predictor, exported: Sequence[Exported], checked: CheckExamples) -> str:
     """Write the page."""
+    trained_with = predictor.rung or method_name(predictor.config)
     parts = [
-        f"# Model card: {predictor.config.stage_models[-1].name}, trained with {method_name(predictor.config)}",
+        f"# Model card: {predictor.config.stage_models[-1].name}, trained with {trained_with}",
         f"Exported by metapl {metapl.__version__}.",
         "## Network and training",
         _network(predictor),
@@ -62,10 +63,11 @@ def _network(predictor: Predictor) -> str:
     model: Any = predictor.config.stage_models[-1]
     count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(predictor.weights.params))
     stages = ", then ".join(f"{stage.method.name} ({stage.steps:,} steps)" for stage in predictor.config.stages)
+    trained = f"The rung of metapl fit: {predictor.rung}" if predictor.rung else f"Stages: {stages}"
     split = _read(predictor.run / "split.json")
     counts = [f"{split[role]['count']:,} {role}" for role in ("labeled", "unlabeled", "val", "test") if role in split]
     data = f"`{predictor.config.data.name}`" + (f": {', '.join(counts)} examples" if counts else "")
-    return f"`{model.name}`, {count:,} parameters. Stages: {stages}. Seed {predictor.seed}. Data: {data}."
+    return f"`{model.name}`, {count:,} parameters. {trained}. Seed {predictor.seed}. Data: {data}."
 
 
 def _input(predictor: Predictor) -> str:

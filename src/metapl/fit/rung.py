@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from metapl.evaluate.predictor import RUNG
 from metapl.fit.folder import explaining_damage, read_json, write_json
 from metapl.fit.listing import GOES_ON
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
-PREDICTIONS, NOTE = "judged.npz", "rung.json"
+PREDICTIONS, NOTE = "judged.npz", RUNG
 
 Logits = NDArray[np.float32]  # [N, classes], logarithms of probabilities
 Kind = Literal["linear", "heads", "network"]

@@ -78,7 +78,7 @@ def facts(name: str, run: Path, predictor: Predictor) -> dict[str, Any]:
     config = predictor.config
     return {
         "run": name,
-        "method": ", then ".join(stage.method.name for stage in config.stages),
+        "method": predictor.rung or ", then ".join(stage.method.name for stage in config.stages),
         "network": config.stage_models[-1].name,
         "accuracy": accuracy(run),
     }
