@@ -66,13 +66,14 @@ def share(model: Mapping[str, Any]) -> str:
 
 
 def show(verdict: Mapping[str, Any], console: Console) -> None:
-    """Print the most important results."""
+    """Print the most important results; a terminal has room for some columns of the table."""
     shown = Table("rung")
-    for column in HEADER[1:]:
-        shown.add_column(column, justify="right")
+    for column in IN_TERMINAL:
+        shown.add_column(column, justify="right", no_wrap=True)
     for row in verdict["ladder"]:
         mark = "→ " if row["name"] == verdict["recommended"] else "  "
-        shown.add_row(Text(mark + row["title"]), *cells(row))
+        of_row = dict(zip(HEADER[1:], cells(row), strict=True))
+        shown.add_row(Text(mark + row["title"]), *(of_row[column].replace(" points", "") for column in IN_TERMINAL))
     console.print(shown)
     measured = f"Measured on {verdict['pictures']:,} pictures: {verdict['measured_on']}."
     said = (measured, outcome(verdict), *verdict["warnings"], *verdict["advice"], headline(verdict))
@@ -81,6 +82,7 @@ def show(verdict: Mapping[str, Any], console: Console) -> None:
 
 
 HEADER = ("rung", "test accuracy [95 %]", "over logistic regression", "validation", "calibration error", "took")
+IN_TERMINAL = ("test accuracy [95 %]", "over logistic regression", "took")
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
