@@ -31,9 +31,9 @@ def fit(args: Sequence[str]) -> None:
     folder of tar shards or Parquet files (docs/data.md). Looks for bad files and copies, and holds pictures out if
     there is no test part. Then it encodes all pictures once, and leaves out unlabelled ones that show something else.
 
-    It climbs a ladder of models, as far as the budget allows: logistic regression (scikit-learn's), aligned
-    self-training, one head on several networks, the pretrained network finetuned, one head on all of these, and
-    scikit-learn's self-training and label spreading; then heads by UDA, FixMatch and MPL.
+    It climbs a ladder of models, as far as the budget allows: scikit-learn's logistic regression, aligned
+    self-training, scikit-learn's self-training and label spreading, one head on several networks, the pretrained
+    network finetuned, one head on all of these, and heads by UDA, FixMatch and MPL.
     If nothing is pretrained, or on a GPU, it also trains a whole network. All are judged on the same pictures.
 
     The verdict (report.html) says which one to use, what it gains over logistic regression, whether the unlabelled
