@@ -114,6 +114,8 @@ def test_a_signal_after_the_last_check_counts_for_the_next_block():
         asking_to_stop(signal.SIGTERM)
         with pytest.raises(Stopped, match="stopped by SIGTERM"), listening(lambda _: None) as stop:
             stop.check("next", "the same command continues")
+        with listening(lambda _: None) as stop:  # to write the verdict
+            assert stop.signal is None
     with listening(lambda _: None) as stop:  # another command
         assert stop.signal is None
 

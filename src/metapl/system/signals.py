@@ -102,6 +102,7 @@ def listening(say: Callable[[str], None], clean_up: Callable[[], object] = lambd
     stop = Stop()
     if _unheeded:
         stop.signal = _unheeded[0]
+        _unheeded.clear()
     if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
         yield stop
         return
