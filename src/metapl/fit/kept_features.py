@@ -4,7 +4,7 @@ They are rounded to float16, as those of the frozen encoder are, whether they ar
 """
 
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from metapl.data.sources.dataset import Role
 from metapl.data.splits.select import take
 from metapl.evaluate.predictor import Predictor
+from metapl.features.stored_views import Encode
 from metapl.fit import network
 from metapl.fit.climb import Check, Climb, listening
 from metapl.fit.encoded import Encoded, Rows, Values
@@ -20,7 +21,10 @@ from metapl.fit.folder import explaining_damage
 from metapl.fit.listing import GOES_ON
 from metapl.system.disk import explaining_disk_errors, write_atomically
 
+AT_ONCE = 256  # pictures between two looks for a signal
 FILE, TEST_FILE = "features.npz", "test-features.npz"
+
+Compute = Callable[[Role, Rows | slice, Check], Values]
 
 
 class RoleFeatures(NamedTuple):
@@ -40,21 +44,32 @@ def of_run(climb: Climb, run: str, model: Predictor, unlabeled: Rows, test: bool
         "test": slice(None) if test else slice(0),
         "unlabeled": unlabeled,
     }
-    return RoleFeatures(**_kept(climb, run, FILE, model, rows))
+    return RoleFeatures(**_kept(climb, run, FILE, partial(_features, model, climb.features), rows))
+
+
+def of_encoder(climb: Climb, run: str, encode: Encode, unlabeled: Rows) -> RoleFeatures:
+    """The same by an encoder that was made of the run."""
+    rows: dict[Role, Rows | slice] = {
+        "labeled": slice(None),
+        "val": slice(None),
+        "test": slice(None),
+        "unlabeled": unlabeled,
+    }
+    return RoleFeatures(**_kept(climb, run, FILE, partial(_encoded, encode, climb.features), rows))
 
 
 def of_test(climb: Climb, run: str, model: Predictor) -> Values:
     """The model's features of all test pictures, for a run whose features were asked for without them."""
-    return _kept(climb, run, TEST_FILE, model, {"test": slice(None)})["test"]
+    return _kept(climb, run, TEST_FILE, partial(_features, model, climb.features), {"test": slice(None)})["test"]
 
 
-def _kept(climb: Climb, run: str, name: str, model: Predictor, rows: Mapping[Role, Rows | slice]) -> dict[Role, Values]:
+def _kept(climb: Climb, run: str, name: str, compute: Compute, rows: Mapping[Role, Rows | slice]) -> dict[Role, Values]:
     """Read features of these rows by role, or compute and write them."""
-    path, some = climb.out / run / name, climb.features
+    path = climb.out / run / name
     if not path.is_file():
         with listening(climb) as stop:
             check = partial(stop.check, f"features by {run}", GOES_ON)
-            computed = {role: _features(model, some, role, own, check) for role, own in rows.items()}
+            computed = {role: compute(role, own, check) for role, own in rows.items()}
         file = io.BytesIO()
         rounded: dict[str, Any] = {role: values.astype(np.float16) for role, values in computed.items()}
         np.savez(file, **rounded)
@@ -67,6 +82,16 @@ def _kept(climb: Climb, run: str, name: str, model: Predictor, rows: Mapping[Rol
 def _features(model: Predictor, some: Encoded, role: Role, rows: Rows | slice, check: Check) -> Values:
     images = some.prepared.pictures.images(role)
     return network.features(model, take(images, np.arange(len(images))[rows]), check)
+
+
+def _encoded(encode: Encode, some: Encoded, role: Role, rows: Rows | slice, check: Check) -> Values:
+    """By an encoder that takes pictures in the fit's size."""
+    images = some.prepared.pictures.images(role)
+    made = [np.zeros((0, encode.width(())), np.float32)]
+    for batch in network.batches(take(images, np.arange(len(images))[rows]), some.settings.size, AT_ONCE):
+        check()
+        made.append(encode(np.asarray(batch, np.uint8)))
+    return np.concatenate(made)
 
 
 def frozen(some: Encoded) -> RoleFeatures:

@@ -6,6 +6,7 @@
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     joint              one head on the features of several pretrained networks and patches, if there is time
     finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
+    own_network        a small network that only your own pictures train, with patches, if nothing is pretrained
     joint_finetuned    one head on the features of all these networks, pretrained and finetuned
     uda, fixmatch, mpl heads on the features, several seeds at once
     finetuned_mpl      the finetuned network, trained on with Meta Pseudo Labels, if there is still time
@@ -33,6 +34,7 @@ from metapl.fit import (
     joint,
     leave_out_foreign,
     network,
+    own_network,
     select,
 )
 from metapl.fit import rung as rungs
@@ -94,6 +96,7 @@ def go_on(climb: Climb) -> None:
         for name in others:  # seconds: what a user would have done anyway stands beside everything else
             classical_rung(climb, name)
     joint_rung(climb)
+    own_network_rung(climb)
     finetuned_rung(climb)  # before heads, which are hardly ever chosen
     if joint.is_promising(climb) and joint.is_too_late(climb) and companions.candidates(climb):
         climb.left_out.pop(joint.NAME, None)
@@ -219,6 +222,23 @@ def joint_finetuned_rung(climb: Climb) -> None:
         complete(climb, Rung(about, time.monotonic() - began, predictions))
 
 
+def own_network_rung(climb: Climb) -> None:
+    """Train a small network from nothing and put it beside patches, if nothing is pretrained and there is time."""
+    if not own_network.is_promising(climb):
+        return
+    if why := own_network.why_no_time(climb):
+        climb.left_out[own_network.NAME] = why
+        return
+    with attempt(climb, own_network.NAME, own_network.SHARE) as began:
+        if began is None:
+            return
+        with listening(climb) as stop:
+            ends = time.monotonic() + own_network.PLANNED * climb.left_s
+            predictions, remark = own_network.train_rung(climb, ends, stop)
+        about = About(own_network.NAME, TITLES[own_network.NAME], "network", climb.has_unlabeled)
+        complete(climb, Rung(about, time.monotonic() - began, predictions, remark))
+
+
 def finetuned_mpl_rung(climb: Climb) -> None:
     """Train the finetuned network on with Meta Pseudo Labels, if there is one, and time and memory for it."""
     if finetuned_mpl.is_promising(climb) and has_room(
@@ -323,9 +343,12 @@ def too_late(climb: Climb) -> str:
 
 def hopeless(climb: Climb) -> str:
     """Why training a network itself is not worth trying, however much time there is; empty if it is."""
-    has_better = climb.features.settings.encoder != "patches" and not climb.request.init_from
-    if has_better and runtime.is_cpu() and not has_network(climb):
+    if climb.request.init_from or not runtime.is_cpu() or has_network(climb):
+        return ""
+    if climb.features.settings.encoder != "patches":
         return "on a CPU, an untrained network would hardly reach the pretrained one; --network trains one"
+    if rungs.finished(climb.out, own_network.NAME):
+        return "on a CPU, a larger network would hardly reach the small one; --network trains one"
     return ""
 
 

@@ -165,7 +165,11 @@ def features(model: Predictor, images: Images, check: Check) -> Values:
 def _batches(model: Predictor, images: Images) -> Iterator[NDArray[np.generic]]:
     """The pictures in the size that the network takes."""
     assert isinstance(model.config.data, PictureConfig)
-    size = model.config.data.size
+    yield from batches(images, model.config.data.size, model.batch_size())
+
+
+def batches(images: Images, size: int, at_once: int) -> Iterator[NDArray[np.generic]]:
+    """Pictures in this size, so many at a time."""
     if len(images):
         examples = to_array(images, size) if isinstance(images, InMemory) else OnDisk(images, size, usual_reading())
-        yield from in_turn(examples, model.batch_size())
+        yield from in_turn(examples, at_once)

@@ -27,24 +27,34 @@ def measuring(baseline: Callable[[Choice], Config], folder: Path) -> Measure:
     loaded: dict[int, Dataset] = {}
 
     def measure(choice: Choice) -> Probe:
-        settings = dataclasses.replace(baseline(choice), log_every_steps=1)
+        settings = baseline(choice)
         if choice.size not in loaded:
-            loaded[choice.size] = data.load(settings.data, [settings.seed], (folder,))[0]
-        times = [time.monotonic()]
-
-        def watch(stage: int, step: int, metrics: Metrics) -> None:
-            del stage, step
-            jax.block_until_ready(metrics)
-            times.append(time.monotonic())
-            if times[-1] - times[1] > SECONDS:
-                raise _TimeIsUpError
-
-        with suppress(_TimeIsUpError):
-            train(settings, [settings.seed], [loaded[choice.size]], Hooks(watch))
-        steps = np.diff(times[1:])
-        return Probe(times[1] - times[0], float(np.median(steps)) if len(steps) else times[1] - times[0])
+            loaded[choice.size] = read(settings, folder)
+        return measured(settings, loaded[choice.size])
 
     return measure
+
+
+def read(settings: Config, folder: Path) -> Dataset:
+    """Read the pictures of a run."""
+    return data.load(settings.data, [settings.seed], (folder,))[0]
+
+
+def measured(settings: Config, pictures: Dataset) -> Probe:
+    """Train for a few seconds; what is learnt is not kept."""
+    settings, times = dataclasses.replace(settings, log_every_steps=1), [time.monotonic()]
+
+    def watch(stage: int, step: int, metrics: Metrics) -> None:
+        del stage, step
+        jax.block_until_ready(metrics)
+        times.append(time.monotonic())
+        if times[-1] - times[1] > SECONDS:
+            raise _TimeIsUpError
+
+    with suppress(_TimeIsUpError):
+        train(settings, [settings.seed], [pictures], Hooks(watch))
+    steps = np.diff(times[1:])
+    return Probe(times[1] - times[0], float(np.median(steps)) if len(steps) else times[1] - times[0])
 
 
 class _TimeIsUpError(Exception):

@@ -28,6 +28,7 @@ TITLES = {
     "joint": "one head on several networks",
     "joint_finetuned": "one head on several networks and the finetuned one",
     "finetuned_mpl": "the finetuned network with Meta Pseudo Labels",
+    "own_network": "a small network trained on your pictures, with patches",
     "self_training": "self-training",
     "label_spreading": "label spreading",
     "aligned": "aligned self-training",

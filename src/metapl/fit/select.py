@@ -27,7 +27,7 @@ from metapl.evaluate import temperature
 from metapl.evaluate.measures import log_softmax
 from metapl.fit.rung import Logits, Rung
 
-PREFERRED = ("joint_finetuned", "finetuned", "joint", "aligned", "linear")  # the first three are not always tried
+PREFERRED = ("joint_finetuned", "finetuned", "joint", "own_network", "aligned", "linear")  # some are not always tried
 CHANCE = 0.025
 
 Labels = NDArray[np.int32]

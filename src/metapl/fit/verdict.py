@@ -22,6 +22,7 @@ ALONE = (
     "finetuned",
     "joint_finetuned",
     "finetuned_mpl",
+    "own_network",
 )  # rungs that have no counterpart without unlabelled pictures: they say nothing about these
 FORMAT = 3
 FEW = 30  # held-out pictures: with fewer, every interval is wide

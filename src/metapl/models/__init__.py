@@ -18,6 +18,7 @@ from metapl.models import (
     resnet,
     side_by_side,
     vit,
+    whitened,
     wide_resnet,
 )
 from metapl.schema import ConfigError, validate
@@ -34,6 +35,7 @@ MODELS: dict[type[ModelConfig], Callable[[Any, int], nn.Module]] = {
     vit.ViT: vit.build,
     reduced_teacher.ReducedTeacher: reduced_teacher.build,
     patches.Patches: patches.build,
+    whitened.Whitened: whitened.build,
     heads.Heads: lambda config, classes: heads.build(config, classes, inner(config.encoder)),
     side_by_side.SideBySide: lambda config, classes: side_by_side.build(
         config, classes, [inner(one) for one in config.networks]

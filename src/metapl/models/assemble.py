@@ -71,8 +71,8 @@ def side_by_side(encoders: Sequence[Encoder]) -> Encoder:
     first = encoders[0]
     params, scales, stats = {}, [], {}
     for number, (model, weights, _, _) in enumerate(encoders):
-        if (model.mirror, model.frozen_norms) != (first.model.mirror, first.model.frozen_norms):
-            raise ConfigError("only encoders with equal mirror and frozen_norms can be put side by side")
+        if model.frozen_norms != first.model.frozen_norms:
+            raise ConfigError("only encoders with equal frozen_norms can be put side by side")
         params[name_of(number)] = weights.params["encoder"]
         scales.append(weights.params["scale"])
         if own := weights.stats.get("encoder"):
@@ -82,7 +82,7 @@ def side_by_side(encoders: Sequence[Encoder]) -> Encoder:
     joined = first
     if len({takes(encoder) for encoder in encoders}) > 1:
         networks = dataclasses.replace(networks, takes=tuple(map(takes, encoders)))
-        as_it_comes = dataclasses.replace(first.model, size=0, colour=False)
+        as_it_comes = dataclasses.replace(first.model, size=0, colour=False, mirror=False)
         joined = Encoder(as_it_comes, first.weights, Takes.mean, Takes.deviation)
     return joined._replace(
         model=dataclasses.replace(joined.model, encoder=networks),
@@ -92,7 +92,8 @@ def side_by_side(encoders: Sequence[Encoder]) -> Encoder:
 
 def takes(encoder: Encoder) -> Takes:
     """The pictures that an encoder takes."""
-    return Takes(encoder.model.size, encoder.model.colour, encoder.mean, encoder.std)
+    model = encoder.model
+    return Takes(model.size, model.colour, encoder.mean, encoder.std, model.mirror)
 
 
 def taken_apart(

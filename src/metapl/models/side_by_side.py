@@ -1,6 +1,7 @@
 """Several networks side by side, each with weights of its own; a classifier gets the features of all.
 
-    F_i    = what the own classifier of network i would be given for (u − m_i) / d_i
+    F_i    = what the own classifier of network i would be given for (u − m_i) / d_i; with `mirror`, the mean of that
+             and of the same for the picture's mirror image
     F      = [F_1, F_2, …]
     logits = W F + b
 
@@ -14,7 +15,7 @@ under heads (heads.py).
 | d_i    | takes[i].deviation |
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, ClassVar
@@ -40,6 +41,8 @@ class Takes:
     """What is subtracted from each channel (m)."""
     deviation: tuple[float, ...] = (1.0,)
     """What each channel is divided by then (d)."""
+    mirror: bool = False
+    """Average the network's features of the picture and of its mirror image."""
 
 
 @dataclass(frozen=True)
@@ -74,10 +77,18 @@ class SideBySideModule(nn.Module):
     @nn.compact
     def __call__(self, x: Array, *, train: bool) -> Array:
         seen = [as_taken(x, own) for own in self.takes] or [x] * len(self.networks)
-        features = [
-            without_head(partial(network, own, train=train)) for network, own in zip(self.networks, seen, strict=True)
-        ]
+        mirrored = [own.mirror for own in self.takes] or [False] * len(self.networks)
+        networks = [partial(network, train=train) for network in self.networks]
+        features = [features_of(*own) for own in zip(networks, seen, mirrored, strict=True)]
         return nn.Dense(self.classes, name=LAST)(jnp.concatenate(features, axis=-1).astype(jnp.float32))
+
+
+def features_of(network: Callable[[Array], Array], pictures: Array, mirrored: bool) -> Array:
+    """F_i, or if `mirrored`, the mean of those of the pictures and of their mirror images: [N, D]."""
+    features = without_head(partial(network, pictures))
+    if mirrored:
+        features = (features + without_head(partial(network, jnp.flip(pictures, 2)))) / 2
+    return features
 
 
 def as_taken(pictures: Array, takes: Takes) -> Array:

@@ -1,0 +1,73 @@
+"""Settings of runs that train a small network from nothing, on labelled and unlabelled pictures.
+
+    few labels    UDA, from a network that has learnt labels that another model gives (algorithms/uda.py)
+    many labels   FixMatch (algorithms/fixmatch.py): its hard labels of few, sure pictures gain more if most are right
+    no unlabelled pictures   learning the labels, by SGD as the others
+
+The network is models/whitened.py: its stem is learnt before, from
+the pictures alone, and stays. docs/features.md has what was tried.
+"""
+
+import dataclasses
+
+from metapl.algorithms.fixmatch import FixMatch
+from metapl.algorithms.supervised import Supervised
+from metapl.algorithms.uda import UDA, Consistency
+from metapl.config import Checkpoint, Config, Stage
+from metapl.models.whitened import Whitened
+from metapl.optim import Optimizer
+
+SIDE, SMALL_SIDE = 32, 20  # pixels that the network sees; below the smaller one, the stem leaves no pixel out
+RATE, FEW_RATE, WEIGHT_DECAY = 0.05, 0.02, 5e-4  # the smaller rate for few labels, from a network that knows them
+BATCH = 64
+TEMPERATURE, THRESHOLD = 0.5, 0.6  # of UDA
+SURE = 0.8  # FixMatch's threshold
+GIVEN, WORK_OF_GIVEN = 0.5, 0.4  # steps on labels that a model gives, for each other step; the work of such a step
+RISING = 5  # the weight of UDA's term rises to 1 in this part of the steps
+
+
+def network(side: int) -> Whitened:
+    """The network for pictures of this side."""
+    return Whitened(stride=2 if side >= SMALL_SIDE else 1)
+
+
+def given_steps(steps: int) -> int:
+    """How many steps the run on given labels has, if the others have so many."""
+    return max(1, int(GIVEN * steps))
+
+
+def on_labels(base: Config, steps: int, labeled: int) -> Config:
+    """The settings of a run on labels alone; `base` is as below."""
+    return _run(base, Stage(Supervised(_optimizer(steps)), steps, min(BATCH, labeled)))
+
+
+def settings(base: Config, steps: int, labeled: int, unlabeled: int, many: bool) -> Config:
+    """The settings of a run on so many labelled and unlabelled pictures; `many`: labels of each class.
+
+    `base` has the pictures, their views, the network and the weights to start from.
+    """
+    if not unlabeled:
+        return on_labels(base, steps, labeled)
+    consistency = Consistency(temperature=TEMPERATURE, threshold=THRESHOLD, ramp_steps=steps // RISING)
+    few = UDA(consistency, _optimizer(steps, FEW_RATE))
+    method = FixMatch(threshold=SURE, optimizer=_optimizer(steps)) if many else few
+    return _run(base, Stage(method, steps, min(BATCH, labeled), min(BATCH, unlabeled)))
+
+
+def _optimizer(steps: int, rate: float = RATE) -> Optimizer:
+    return Optimizer(
+        learning_rate=rate,
+        schedule="cosine",
+        warmup_steps=steps // 10,
+        momentum=0.9,
+        nesterov=True,
+        weight_decay=WEIGHT_DECAY,
+        frozen_layers=1,
+    )
+
+
+def _run(base: Config, stage: Stage) -> Config:
+    log_every = max(1, stage.steps // 50)
+    return dataclasses.replace(
+        base, stages=(stage,), log_every_steps=log_every, checkpoint=Checkpoint(every_minutes=1.0)
+    )
