@@ -1,18 +1,16 @@
 """Settings of runs that train a small network from nothing, on labelled and unlabelled pictures.
 
-    few labels    UDA, from a network that has learnt labels that another model gives (algorithms/uda.py)
-    many labels   FixMatch (algorithms/fixmatch.py): its hard labels of few, sure pictures gain more if most are right
-    no unlabelled pictures   learning the labels, by SGD as the others
+SoftMatch (algorithms/softmatch.py), by SGD: the network learns the labels, and, from strong views, those that it gives
+itself to weak views, each weighted by how sure they are. Without unlabelled pictures it learns the labels alone.
 
-The network is models/whitened.py: its stem is learnt before, from
-the pictures alone, and stays. docs/features.md has what was tried.
+The network is models/whitened.py. Its stem is learnt before, from the pictures alone, and stays. docs/features.md has
+what was tried.
 """
 
 import dataclasses
 
-from metapl.algorithms.fixmatch import FixMatch
+from metapl.algorithms.softmatch import SoftMatch
 from metapl.algorithms.supervised import Supervised
-from metapl.algorithms.uda import UDA, Consistency
 from metapl.config import Checkpoint, Config, Stage
 from metapl.models.whitened import Whitened
 from metapl.optim import Optimizer
@@ -20,10 +18,8 @@ from metapl.optim import Optimizer
 SIDE, SMALL_SIDE = 32, 20  # pixels that the network sees; below the smaller one, the stem leaves no pixel out
 RATE, FEW_RATE, WEIGHT_DECAY = 0.05, 0.02, 5e-4  # the smaller rate for few labels, from a network that knows them
 BATCH = 64
-TEMPERATURE, THRESHOLD = 0.5, 0.6  # of UDA
-SURE = 0.8  # FixMatch's threshold
+AVERAGE = 0.99  # SoftMatch's: it has few steps
 GIVEN, WORK_OF_GIVEN = 0.5, 0.4  # steps on labels that a model gives, for each other step; the work of such a step
-RISING = 5  # the weight of UDA's term rises to 1 in this part of the steps
 
 
 def network(side: int) -> Whitened:
@@ -46,11 +42,9 @@ def settings(base: Config, steps: int, labeled: int, unlabeled: int, many: bool)
 
     `base` has the pictures, their views, the network and the weights to start from.
     """
-    if not unlabeled:
+    if unlabeled < 2:  # SoftMatch takes the variance of a batch
         return on_labels(base, steps, labeled)
-    consistency = Consistency(temperature=TEMPERATURE, threshold=THRESHOLD, ramp_steps=steps // RISING)
-    few = UDA(consistency, _optimizer(steps, FEW_RATE))
-    method = FixMatch(threshold=SURE, optimizer=_optimizer(steps)) if many else few
+    method = SoftMatch(average=AVERAGE, optimizer=_optimizer(steps, RATE if many else FEW_RATE))
     return _run(base, Stage(method, steps, min(BATCH, labeled), min(BATCH, unlabeled)))
 
 
