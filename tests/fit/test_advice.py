@@ -51,3 +51,14 @@ def test_why_no_network_is_trained(encoder, left_s, left_out, not_tried, monkeyp
     climb = on_the_way(encoder, left_s)
     assert ladder.has_room(climb, "baseline", ladder.too_late, ladder.hopeless) == (not left_out + not_tried)
     assert (list(climb.left_out), list(climb.not_tried)) == (left_out, not_tried)
+
+
+def test_a_larger_network_is_not_trained_on_a_cpu_after_the_small_one(monkeypatch):
+    monkeypatch.setattr(ladder.rungs, "finished", lambda out, name: name == "own_network")
+    climb = on_the_way("patches")
+    assert not ladder.has_room(climb, "baseline", ladder.too_late, ladder.hopeless)
+    assert climb.not_tried == {
+        "baseline": "on a CPU, a larger network would hardly reach the small one; --network trains one"
+    }
+    monkeypatch.setattr(ladder.runtime, "is_cpu", lambda: False)
+    assert not ladder.hopeless(climb)

@@ -17,7 +17,7 @@ from sklearn.datasets import load_digits
 
 from metapl.cli import main as cli
 from metapl.evaluate import predictor
-from metapl.fit import examine, fit, head_runs, label_file, network, rung
+from metapl.fit import examine, fit, head_runs, label_file, ladder, network, rung
 from metapl.fit.label_file import Decision
 from metapl.fit.request import Request
 from metapl.schema import ConfigError
@@ -59,6 +59,7 @@ def finished(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(place / "cache"))
         patch.setattr(head_runs, "METHODS", ("uda",))
+        patch.setattr(ladder, "own_network_rung", lambda climb: None)  # test_own_network.py has it
         with patch.context() as killing:
             killing.setattr(head_runs, "train", killed)
             with pytest.raises(KilledError):
@@ -269,6 +270,7 @@ def test_a_fit_after_another_uses_its_new_labels_and_shows_both(finished, tmp_pa
     out, _ = finished
     monkeypatch.setenv("XDG_CACHE_HOME", str(out.parent / "cache"))
     monkeypatch.setattr(head_runs, "METHODS", ())
+    monkeypatch.setattr(ladder, "own_network_rung", lambda climb: None)
     asked = json.loads((out / "verdict.json").read_text())["label_next"]
     for row, decision in zip(asked, (Decision("zero", "label"), Decision("", "none_of_these")), strict=False):
         label_file.add(tmp_path / "labels.csv", row["path"], decision)

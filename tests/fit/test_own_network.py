@@ -185,12 +185,12 @@ def test_measured_steps_fill_the_time(monkeypatch):
         features=None,
         out=Path(),
     )
-    for name, value in {"write_start": None, "heads_s": 10.0, "learns_given": False}.items():
+    for name, value in {"write_start": None, "heads_s": 10.0, "learns_given": False, "reading_s": 2.0}.items():
         monkeypatch.setattr(own_network, name, lambda _, value=value: value)
     monkeypatch.setattr(own_network, "run_settings", lambda *_: configs.Config())
     monkeypatch.setattr(own_network.network, "write_list", lambda *_, **__: None)
     monkeypatch.setattr(own_network.probe, "read", lambda *_: None)
     monkeypatch.setattr(own_network.probe, "measured", lambda *_: own_network.probe.Probe(10.0, 0.1))
     monkeypatch.setattr(own_network.time, "monotonic", lambda: 100.0)
-    assert own_network.planned_steps(climb, 336.0) == 1000  # (236 − 10 − 2 · 13) / 2 / 0.1
+    assert own_network.planned_steps(climb, 340.0) == 1000  # (240 − 10 − 2 · (13 + 2)) / 2 / 0.1
     assert own_network.planned_steps(climb, 0.0) == 1000  # decided once

@@ -80,7 +80,7 @@ def why_no_time(climb: Climb) -> str:
     """Why there is too little time for it; empty if there is enough, or it has begun."""
     if rungs.finished(climb.out, NAME) or climb.plan.get(STEPS) or climb.request.steps:
         return ""
-    needed_s = LEAST_S + heads_s(climb)
+    needed_s = LEAST_S + heads_s(climb) + (runs(climb) + 1) * reading_s(climb)
     return f"it would have taken at least {in_words(needed_s)}" if needed_s > PLANNED * climb.left_s else ""
 
 
@@ -88,6 +88,17 @@ def heads_s(climb: Climb) -> float:
     """About how long the heads take."""
     alone = rungs.read(climb.out, companions.ALIGNED if climb.has_unlabeled else companions.LINEAR)
     return HEADS_S * alone.seconds / (climb.features.folds + 1)
+
+
+def reading_s(climb: Climb) -> float:
+    """About how long a run takes to read its pictures, which it does before it begins."""
+    some = climb.features
+    return float((climb.plan.get("read_s") or 0.0) * (len(some.labels) + len(some.used)))
+
+
+def runs(climb: Climb) -> int:
+    """How many runs there are."""
+    return len(LISTS) if learns_given(climb) else len(LISTS) - 1
 
 
 def train_rung(climb: Climb, ends: float, stop: Stop) -> tuple[Predictions, str]:
@@ -122,8 +133,8 @@ def planned_steps(climb: Climb, ends: float) -> int:
     network.write_list(climb.out, climb.features, LISTS[CHECK], tested=TESTED)
     config = dataclasses.replace(run_settings(climb, CHECK, probe.STEPS), init_from=str((climb.out / START).absolute()))
     measured = probe.measured(config, probe.read(config, climb.out))
-    runs = len(LISTS) if learns_given(climb) else len(LISTS) - 1
-    left_s = ends - time.monotonic() - heads_s(climb) - runs * COMPILINGS * measured.compile_s
+    around_s = COMPILINGS * measured.compile_s + reading_s(climb)
+    left_s = ends - time.monotonic() - heads_s(climb) - runs(climb) * around_s
     work = 2 + (settings.GIVEN * settings.WORK_OF_GIVEN if learns_given(climb) else 0)
     possible = int(left_s / work / measured.step_s)
     return int(climb.plan.decide(STEPS, min(max(possible, LEAST_STEPS), MOST_STEPS)))
