@@ -58,7 +58,7 @@ def test_a_larger_network_is_not_trained_on_a_cpu_after_the_small_one(monkeypatc
     climb = on_the_way("patches")
     assert not ladder.has_room(climb, "baseline", ladder.too_late, ladder.hopeless)
     assert climb.not_tried == {
-        "baseline": "on a CPU, a larger network would hardly reach the small one; --network trains one"
+        "baseline": "on a CPU, metapl trains the small network; --network trains a larger one instead"
     }
     monkeypatch.setattr(ladder.runtime, "is_cpu", lambda: False)
     assert not ladder.hopeless(climb)

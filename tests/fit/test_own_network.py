@@ -2,7 +2,10 @@
 
 import csv
 import json
+import os
 import shutil
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +20,8 @@ from metapl.evaluate import predictor
 from metapl.fit import finetuned, fit, head_runs, ladder, own_network, rung
 from metapl.fit.request import Request
 from metapl.models.whitened import Whitened
+from metapl.recipe import own_network as recipe
+from metapl.system.signals import Stopped
 from tests.fit.pictures import console
 from tests.fit.test_fit import KilledError, killed, write_digits
 
@@ -59,7 +64,7 @@ def test_it_is_validated_by_a_fold_and_says_how_many_steps_it_had(finished):
     verdict = json.loads((finished / "verdict.json").read_text("utf-8"))
     row = next(row for row in verdict["ladder"] if row["name"] == "own_network")
     assert row["validation_pictures"] == 12
-    assert rung.read(finished, "own_network").remark == "8 steps"
+    assert rung.read(finished, "own_network").remark == "10 steps"
 
 
 def test_a_fold_validates_it_and_all_labels_train_it(finished):
@@ -145,7 +150,7 @@ def test_without_unlabelled_pictures_it_learns_the_labels_alone(place):
 
 def climb_of(**changes):
     features = SimpleNamespace(
-        settings=SimpleNamespace(encoder="patches"),
+        settings=SimpleNamespace(encoder="patches", size=8),
         labels=np.repeat([0, 1], 6),
         class_names=("a", "b"),
         folds=0,
@@ -153,7 +158,7 @@ def climb_of(**changes):
     )
     request = Request(**{key: value for key, value in changes.items() if key != "encoder"})
     features.settings.encoder = changes.get("encoder", "patches")
-    return SimpleNamespace(features=features, request=request)
+    return SimpleNamespace(features=features, request=request, has_unlabeled=False)
 
 
 @pytest.mark.parametrize(
@@ -170,6 +175,43 @@ def test_it_is_not_tried_with_few_labels_of_a_class():
     assert not own_network.is_promising(few)
 
 
+@pytest.mark.parametrize("function", ["read", "measured"])
+def test_a_signal_while_steps_are_measured_stops_the_fit(place, monkeypatch, function):
+    def signalled(*_):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(own_network.probe, "measured", lambda *_: own_network.probe.Probe(1.0, 1.0))
+    monkeypatch.setattr(own_network.probe, function, signalled)
+    with pytest.raises(Stopped):
+        climb(place, f"signalled-{function}", steps=0)
+    assert not (place / f"signalled-{function}" / "own-given").exists()
+
+
+def test_foreign_pictures_do_not_shape_the_stem(place, finished, monkeypatch):
+    asked = []
+    monkeypatch.setattr(own_network, "take", lambda images, rows: asked.append(rows) or images)
+    monkeypatch.setattr(own_network.network, "batches", lambda *_: [np.zeros((1, 8, 8, 1), np.uint8)])
+    some = SimpleNamespace(
+        labels=np.arange(3),
+        used=np.array([5, 9]),
+        settings=SimpleNamespace(size=8),
+        prepared=SimpleNamespace(pictures=SimpleNamespace(images=lambda role: role)),
+    )
+    own_network.sample(SimpleNamespace(features=some))
+    assert [rows.tolist() for rows in asked] == [[0, 1, 2], [5, 9]]
+
+
+@pytest.mark.parametrize(("counts", "aligned"), [([10, 29], True), ([10, 30], False), ([0, 1], True)])
+def test_labels_are_aligned_to_equal_shares_only_if_the_classes_are_balanced(counts, aligned):
+    data = recipe.Data(39, 100, many=False, balanced=own_network.is_balanced(np.array(counts)))
+    assert recipe.settings(configs.Config(), 10, data).stages[0].method.alignment is aligned
+
+
+def test_a_single_unlabelled_picture_is_not_learnt():
+    data = recipe.Data(39, 1, many=False, balanced=True)
+    assert recipe.settings(configs.Config(), 10, data).stages[0].method.name == "supervised"
+
+
 def test_it_is_left_out_if_there_is_too_little_time(place):
     out = climb(place, "short", steps=0, budget="40s")
     assert not (out / "own-check").exists()
@@ -179,18 +221,19 @@ def test_it_is_left_out_if_there_is_too_little_time(place):
 
 def test_measured_steps_fill_the_time(monkeypatch):
     plan = {}
+    monkeypatch.setattr(own_network, "listening", lambda _: nullcontext(SimpleNamespace(check=lambda *_: None)))
     climb = SimpleNamespace(
         plan=SimpleNamespace(get=plan.get, decide=lambda name, value: plan.setdefault(name, value)),
         request=Request(),
         features=None,
         out=Path(),
     )
-    for name, value in {"write_start": None, "heads_s": 10.0, "learns_given": False, "reading_s": 2.0}.items():
+    for name, value in {"write_start": None, "heads_s": 10.0, "learns_given": False}.items():
         monkeypatch.setattr(own_network, name, lambda _, value=value: value)
     monkeypatch.setattr(own_network, "run_settings", lambda *_: configs.Config())
     monkeypatch.setattr(own_network.network, "write_list", lambda *_, **__: None)
     monkeypatch.setattr(own_network.probe, "read", lambda *_: None)
     monkeypatch.setattr(own_network.probe, "measured", lambda *_: own_network.probe.Probe(10.0, 0.1))
     monkeypatch.setattr(own_network.time, "monotonic", lambda: 100.0)
-    assert own_network.planned_steps(climb, 340.0) == 1000  # (240 − 10 − 2 · (13 + 2)) / 2 / 0.1
+    assert own_network.planned_steps(climb, 336.0) == 1000  # (236 − 10 − 2 · 13) / 2 / 0.1
     assert own_network.planned_steps(climb, 0.0) == 1000  # decided once

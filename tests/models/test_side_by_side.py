@@ -1,5 +1,7 @@
 """Networks side by side: each sees the pictures that it takes, and gives the features that it gives alone."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,6 +45,14 @@ def test_each_network_sees_the_pictures_that_it_takes(pictures, of_patches):
     assert [own.size for own in joined.model.encoder.takes] == [24, 12]
     np.testing.assert_allclose(Frozen(joined)(pictures), expected, rtol=1e-4, atol=1e-4)
     assert models.scaled_to(joined.model) == 24  # what bounds the memory of a batch
+
+
+def test_one_network_may_see_mirror_images_too(pictures, of_patches):
+    own = network(24, (0.4, 0.5, 0.6))
+    both = own._replace(model=dataclasses.replace(own.model, mirror=True)), of_patches
+    alone = Frozen(own)
+    expected = np.concatenate([(alone(pictures) + alone(pictures[:, :, ::-1])) / 2, Frozen(of_patches)(pictures)], -1)
+    np.testing.assert_allclose(Frozen(side_by_side(both))(pictures), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_networks_that_take_the_same_pictures_see_them_scaled_once(pictures):

@@ -33,9 +33,9 @@ def fit(args: Sequence[str]) -> None:
 
     It climbs a ladder of models, as far as the budget allows: scikit-learn's logistic regression, aligned
     self-training, scikit-learn's self-training and label spreading, one head on several networks, the pretrained
-    network finetuned, one head on all of these, and heads by UDA, FixMatch and MPL.
-    If nothing is pretrained, it
-    trains a small network on your pictures alone; on a GPU, a larger one, too. All are judged on the same pictures.
+    network finetuned, one head on all of these, and heads by UDA, FixMatch and MPL. If nothing is
+    pretrained, it also trains a small network on your pictures alone. On a GPU, it trains a whole network, too. All are
+    judged on the same pictures.
 
     The verdict (report.html) says which one to use, what it gains over logistic regression, whether the unlabelled
     pictures helped, and what to label next. Ctrl-C gives the best model so far; the same command continues.

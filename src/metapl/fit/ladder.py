@@ -5,13 +5,13 @@
     self_training      logistic regression that labels unlabelled pictures round by round, by scikit-learn
     label_spreading    labels spread over nearest neighbours, by scikit-learn, then a linear head
     joint              one head on the features of several pretrained networks and patches, if there is time
-    finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
     own_network        a small network that only your own pictures train, with patches, if nothing is pretrained
+    finetuned          the pretrained network itself, on labels and on labels that a model gives, if there is time
     joint_finetuned    one head on the features of all these networks, pretrained and finetuned
     uda, fixmatch, mpl heads on the features, several seeds at once
     finetuned_mpl      the finetuned network, trained on with Meta Pseudo Labels, if there is still time
     ensemble           heads of several rungs together, if that makes the validation labels more probable
-    baseline, network  a network trained itself, on the labels and then with MPL, if there is time
+    baseline, network  a larger network trained itself, on the labels and then with MPL, if there is time
 
 After each rung, model.json names the best one so far.
 """
@@ -81,6 +81,8 @@ def climb(climb: Climb) -> None:
     for name in (*classical.WITH_UNLABELED, *head_runs.METHODS) if climb.has_unlabeled else ():
         if not rungs.finished(climb.out, name):
             climb.left_out.setdefault(name, "no time was left")
+    if own_network.is_promising(climb) and not rungs.finished(climb.out, own_network.NAME):
+        climb.left_out.setdefault(own_network.NAME, "no time was left")
 
 
 def go_on(climb: Climb) -> None:
@@ -226,15 +228,12 @@ def own_network_rung(climb: Climb) -> None:
     """Train a small network from nothing and put it beside patches, if nothing is pretrained and there is time."""
     if not own_network.is_promising(climb):
         return
-    if why := own_network.why_no_time(climb):
-        climb.left_out[own_network.NAME] = why
+    if not has_room(climb, own_network.NAME, own_network.why_no_time, lambda _: ""):
         return
     with attempt(climb, own_network.NAME, own_network.SHARE) as began:
         if began is None:
             return
-        with listening(climb) as stop:
-            ends = time.monotonic() + own_network.PLANNED * climb.left_s
-            predictions, remark = own_network.train_rung(climb, ends, stop)
+        predictions, remark = own_network.train_rung(climb, time.monotonic() + own_network.PLANNED * climb.left_s)
         about = About(own_network.NAME, TITLES[own_network.NAME], "network", climb.has_unlabeled)
         complete(climb, Rung(about, time.monotonic() - began, predictions, remark))
 
@@ -348,7 +347,7 @@ def hopeless(climb: Climb) -> str:
     if climb.features.settings.encoder != "patches":
         return "on a CPU, an untrained network would hardly reach the pretrained one; --network trains one"
     if rungs.finished(climb.out, own_network.NAME):
-        return "on a CPU, a larger network would hardly reach the small one; --network trains one"
+        return "on a CPU, metapl trains the small network; --network trains a larger one instead"
     return ""
 
 

@@ -12,7 +12,7 @@ own_network             the rung: one head on the features of the patches and of
 own-given, own-check and the head beside it have not seen the first fold, whose pictures validate that head. So nothing
 is trained for validation alone. If the val part is large enough, there are no folds, and both runs know all labels.
 
-Before the first run some steps are measured: each run gets as many as half of the rung's time allows.
+Before the first run some steps are measured, so that all runs fill the rung's time.
 """
 
 import dataclasses
@@ -22,9 +22,11 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from metapl import models, recipe
 from metapl.config import Config
+from metapl.data.sources.dataset import Role
 from metapl.data.splits.select import take
 from metapl.evaluate import predictor
 from metapl.features import whitening
@@ -33,10 +35,11 @@ from metapl.features.frozen import Frozen
 from metapl.features.whitening import Pictures
 from metapl.fit import classical, companions, finetuned, joint_space, kept_features, listing, network, probe
 from metapl.fit import rung as rungs
-from metapl.fit.climb import Climb
+from metapl.fit.choose import STRONG
+from metapl.fit.climb import Climb, listening
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
-from metapl.fit.encoded import Labels, Values
+from metapl.fit.encoded import Labels, Rows, Values
 from metapl.fit.finetune_time import TESTED
 from metapl.fit.heads import log_probabilities
 from metapl.fit.joint_space import Part, Space
@@ -47,15 +50,16 @@ from metapl.models.assemble import Encoder, Head
 from metapl.models.heads import LAST, Heads
 from metapl.recipe import own_network as settings
 from metapl.schema import to_dict
-from metapl.system.signals import Stop
+from metapl.system.disk import explaining_disk_errors
 from metapl.types import Weights
 from metapl.weights import save
 
 NAME, START = "own_network", "own-start.safetensors"
 GIVEN, CHECK, ALL = "own-given", "own-check", "own-all"
-LISTS = {GIVEN: "own-given-list", CHECK: network.LIST, ALL: "own-list"}
-LEAST_LABELS = 5  # a class: with fewer, the network learns its own mistakes
-LEAST_S, LEAST_STEPS, MOST_STEPS = 90.0, 300, 8000  # seconds of time; steps of a run
+LISTS = {GIVEN: "own-given-list", CHECK: "own-check-list", ALL: "own-list"}
+LEAST_LABELS = 5  # a class, on average: with fewer, the network learns its own mistakes
+LEAST_SIDE = 3  # pixels: the stem looks at 3×3
+LEAST_S, LEAST_STEPS, MOST_STEPS = 90.0, 300, 20_000  # seconds of time; steps of a run
 PLANNED, SHARE = 0.8, 0.92  # of the time that is left: what is planned with, and after which it is left out
 COMPILINGS = 1.3  # times what the measured steps took to compile, for each run
 HEADS_S = 6.0  # times the seconds that a head on patches takes: two heads on twice the features
@@ -69,6 +73,8 @@ def is_promising(climb: Climb) -> bool:
     kept = some.labels[~network.held_out(some)]
     return (
         some.settings.encoder == "patches"
+        and some.settings.size >= LEAST_SIDE
+        and (finetuned.learns_unlabeled(climb) or not climb.has_unlabeled)
         and request.network == "auto"
         and not request.init_from
         and len(some.labels) >= LEAST_LABELS * len(some.class_names)
@@ -80,7 +86,7 @@ def why_no_time(climb: Climb) -> str:
     """Why there is too little time for it; empty if there is enough, or it has begun."""
     if rungs.finished(climb.out, NAME) or climb.plan.get(STEPS) or climb.request.steps:
         return ""
-    needed_s = LEAST_S + heads_s(climb) + (runs(climb) + 1) * reading_s(climb)
+    needed_s = LEAST_S + heads_s(climb) + reading_s(climb)
     return f"it would have taken at least {in_words(needed_s)}" if needed_s > PLANNED * climb.left_s else ""
 
 
@@ -91,9 +97,12 @@ def heads_s(climb: Climb) -> float:
 
 
 def reading_s(climb: Climb) -> float:
-    """About how long a run takes to read its pictures, which it does before it begins."""
+    """About how long it takes to read pictures: for the stem and the steps that are measured, for each run, and twice
+    for the features by a run."""
     some = climb.features
-    return float((climb.plan.get("read_s") or 0.0) * (len(some.labels) + len(some.used)))
+    learnt, judged = len(some.labels) + len(some.used), len(some.val) + len(some.test)
+    pictures = min(WHITENED, learnt) + (runs(climb) + 1) * learnt + 2 * (learnt + judged)
+    return float((climb.plan.get("read_s") or 0.0) * pictures)
 
 
 def runs(climb: Climb) -> int:
@@ -101,26 +110,26 @@ def runs(climb: Climb) -> int:
     return len(LISTS) if learns_given(climb) else len(LISTS) - 1
 
 
-def train_rung(climb: Climb, ends: float, stop: Stop) -> tuple[Predictions, str]:
+def train_rung(climb: Climb, ends: float) -> tuple[Predictions, str]:
     """Train both runs and both heads, write the rung, and predict the pictures that judge it; with a remark."""
     some = climb.features
-    steps = planned_steps(climb, ends)
+    steps, given = planned_steps(climb, ends), 0
 
     def head(x: Values, y: Labels, unlabeled: Values) -> Head:
-        stop.check(rungs.TITLES[NAME], GOES_ON)
         return classical.aligned_training(x, y, unlabeled, len(some.class_names), 0.0)
 
     if learns_given(climb):
-        train_run(climb, GIVEN, settings.given_steps(steps))
+        given = settings.given_steps(steps)
+        train_run(climb, GIVEN, given)
     train_run(climb, CHECK, steps)
-    validation = finetuned.validated(some, space_with(climb, CHECK, stop).seen, head)[1]
+    validation = finetuned.validated(some, space_with(climb, CHECK).seen, head)[1]
     train_run(climb, ALL, steps)
-    space = space_with(climb, ALL, stop)
+    space = space_with(climb, ALL)
     whole = head(space.seen.labeled, some.labels, space.seen.unlabeled)
     predictions = finetuned.predicted(some, whole, space.seen, validation)
     encoder, joined = space.network(whole)
     write_composed(climb.out, NAME, some, [joined], predictions.test, LINEAR_STAGES, climb.request.seed, encoder)
-    return predictions, f"{2 * steps:,} steps"
+    return predictions, f"{given + 2 * steps:,} steps"
 
 
 def planned_steps(climb: Climb, ends: float) -> int:
@@ -132,9 +141,15 @@ def planned_steps(climb: Climb, ends: float) -> int:
         return int(climb.plan.decide(STEPS, climb.request.steps))
     network.write_list(climb.out, climb.features, LISTS[CHECK], tested=TESTED)
     config = dataclasses.replace(run_settings(climb, CHECK, probe.STEPS), init_from=str((climb.out / START).absolute()))
-    measured = probe.measured(config, probe.read(config, climb.out))
-    around_s = COMPILINGS * measured.compile_s + reading_s(climb)
-    left_s = ends - time.monotonic() - heads_s(climb) - runs(climb) * around_s
+    began = time.monotonic()
+    with listening(climb) as stop:
+        pictures = probe.read(config, climb.out)
+        stop.check(rungs.TITLES[NAME], GOES_ON)
+        read_s = time.monotonic() - began
+        measured = probe.measured(config, pictures)
+        stop.check(rungs.TITLES[NAME], GOES_ON)
+    around_s = COMPILINGS * measured.compile_s + read_s
+    left_s = ends - time.monotonic() - heads_s(climb) - runs(climb) * around_s - 2 * read_s  # for features
     work = 2 + (settings.GIVEN * settings.WORK_OF_GIVEN if learns_given(climb) else 0)
     possible = int(left_s / work / measured.step_s)
     return int(climb.plan.decide(STEPS, min(max(possible, LEAST_STEPS), MOST_STEPS)))
@@ -172,7 +187,14 @@ def run_settings(climb: Climb, name: str, steps: int) -> Config:
     labeled = len(some.labels) if name == ALL else int((~network.held_out(some)).sum())
     if name == GIVEN:
         return settings.on_labels(base, steps, labeled + len(some.learnt))
-    return settings.settings(base, steps, labeled, len(some.used), finetuned.has_many_labels(some))
+    shares = np.bincount(some.labels, minlength=len(some.class_names))
+    data = settings.Data(labeled, len(some.used), finetuned.has_many_labels(some), is_balanced(shares))
+    return settings.settings(base, steps, data)
+
+
+def is_balanced(counts: Rows) -> bool:
+    """Whether no class has far more labels than another one."""
+    return bool(counts.max() < STRONG * max(counts.min(), 1))
 
 
 def write_start(climb: Climb) -> None:
@@ -185,7 +207,8 @@ def write_start(climb: Climb) -> None:
     weights = built.init(jax.random.key(climb.request.seed), jnp.zeros((1, *some_pictures.shape[1:])))
     stem = jnp.asarray(whitening.stem(some_pictures, mean, std))
     weights = weights._replace(params=weights.params | {"stem_conv": {"kernel": stem}})
-    save(climb.out / START, weights, to_dict(model), some.class_names)
+    with explaining_disk_errors(climb.out, GOES_ON):
+        save(climb.out / START, weights, to_dict(model), some.class_names)
 
 
 def side_of(climb: Climb) -> int:
@@ -195,20 +218,20 @@ def side_of(climb: Climb) -> int:
 
 def sample(climb: Climb) -> Pictures:
     """Some labelled and unlabelled pictures, in the size that the network sees."""
-    pictures, draw = climb.features.prepared.pictures, np.random.RandomState(0)
-    made = []
-    for role in ("labeled", "unlabeled"):
-        images = pictures.images(role)
-        rows = np.sort(draw.permutation(len(images))[: WHITENED // 2])
-        made += list(network.batches(take(images, rows), side_of(climb), len(rows)))
+    some, draw = climb.features, np.random.RandomState(0)
+    made: list[NDArray[np.generic]] = []
+    rows_of: dict[Role, Rows] = {"labeled": np.arange(len(some.labels)), "unlabeled": some.used}
+    for role, rows in rows_of.items():
+        chosen = np.sort(draw.permutation(rows)[: WHITENED // 2])
+        images = take(some.prepared.pictures.images(role), chosen)
+        made += list(network.batches(images, side_of(climb), len(chosen)))
     return np.concatenate(made).astype(np.uint8)
 
 
-def space_with(climb: Climb, run: str, stop: Stop) -> Space:
+def space_with(climb: Climb, run: str) -> Space:
     """One space for the patches and the network of this run."""
     some = climb.features
     encoder = encoder_of_run(climb, run)
-    stop.check(rungs.TITLES[NAME], GOES_ON)
     seen = kept_features.of_encoder(climb, run, Frozen(encoder), some.judged_pictures)
     return joint_space.join([Part(encoder_of(some.prepared.encode), kept_features.frozen(some)), Part(encoder, seen)])
 

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from metapl.fit.clock import in_words
 from metapl.fit.rung import TITLES
+from metapl.fit.select import PREFERRED
 from metapl.fit.verdict import ALONE
 from metapl.predict.text import cell, path_cell
 from metapl.system import escape
@@ -128,10 +129,9 @@ def markdown(verdict: Mapping[str, Any]) -> str:
 
 
 CHOSEN_BY = (
-    "metapl recommends the first of these that it trained: one head on several networks and the finetuned one; the "
-    "finetuned network; one head on several networks; aligned self-training; logistic regression. It recommends "
-    "another model only if that one was clearly better in validation. Validation uses labelled pictures that the model "
-    "was not trained on. They are not test pictures."
+    f"metapl recommends the first of these that it trained: {'; '.join(TITLES[name] for name in PREFERRED)}. It "
+    "recommends another model only if that one was clearly better in validation. Validation uses labelled pictures "
+    "that the model was not trained on. They are not test pictures."
 )
 
 

@@ -28,8 +28,8 @@ class Request:
     size: Annotated[int, Ge(0)] = 0
     """Side of the square that pictures are cut and scaled to; 0: chosen for you."""
     network: NetworkName = "auto"
-    """Train this network, too, after the rungs on features; auto: one that suits the pictures, if there is time and
-    nothing is pretrained, or on a GPU."""
+    """Train this network, too, after the rungs on features, and no small network; auto: if nothing is pretrained, a
+    small one, and on a GPU one that suits the pictures, if there is time."""
     mirror: bool = True
     """Whether a mirrored picture still belongs to its class. For digits and letters, give --no-mirror."""
     init_from: str = ""
@@ -40,8 +40,8 @@ class Request:
     filter_foreign: bool = True
     """Leave out unlabelled pictures that clearly show something else than the labelled ones; foreign.csv lists them."""
     steps: Annotated[int, Ge(0)] = 0
-    """Training steps of every run: heads, both runs that finetune, Meta Pseudo Labels. A network that is trained on
-    the labels alone gets twice as many. 0: chosen for you."""
+    """Training steps of every run: heads, both runs that finetune, the small network, Meta Pseudo Labels. A larger
+    network that is trained on the labels alone gets twice as many. 0: chosen for you."""
     seed: Annotated[int, Ge(0), Lt(2**32)] = 0
     """Determines which pictures are held out, the initial weights and the batches."""
 

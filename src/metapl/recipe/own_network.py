@@ -8,6 +8,7 @@ what was tried.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 from metapl.algorithms.softmatch import SoftMatch
 from metapl.algorithms.supervised import Supervised
@@ -18,6 +19,7 @@ from metapl.optim import Optimizer
 SIDE, SMALL_SIDE = 32, 20  # pixels that the network sees; below the smaller one, the stem leaves no pixel out
 RATE, FEW_RATE, WEIGHT_DECAY = 0.05, 0.02, 5e-4  # the smaller rate for few labels, from a network that knows them
 BATCH = 64
+CLIP = 5.0  # the largest norm of a gradient
 AVERAGE = 0.99  # SoftMatch's: it has few steps
 GIVEN, WORK_OF_GIVEN = 0.5, 0.4  # steps on labels that a model gives, for each other step; the work of such a step
 
@@ -37,15 +39,22 @@ def on_labels(base: Config, steps: int, labeled: int) -> Config:
     return _run(base, Stage(Supervised(_optimizer(steps)), steps, min(BATCH, labeled)))
 
 
-def settings(base: Config, steps: int, labeled: int, unlabeled: int, many: bool) -> Config:
-    """The settings of a run on so many labelled and unlabelled pictures; `many`: labels of each class.
+class Data(NamedTuple):
+    """What a run learns from."""
 
-    `base` has the pictures, their views, the network and the weights to start from.
-    """
-    if unlabeled < 2:  # SoftMatch takes the variance of a batch
-        return on_labels(base, steps, labeled)
-    method = SoftMatch(average=AVERAGE, optimizer=_optimizer(steps, RATE if many else FEW_RATE))
-    return _run(base, Stage(method, steps, min(BATCH, labeled), min(BATCH, unlabeled)))
+    labeled: int  # pictures
+    unlabeled: int
+    many: bool  # labels of each class
+    balanced: bool  # whether the classes have about equally many labels
+
+
+def settings(base: Config, steps: int, data: Data) -> Config:
+    """The settings of a run; `base` has the pictures, their views, the network and the weights to start from."""
+    if data.unlabeled < 2:  # SoftMatch takes the variance of a batch
+        return on_labels(base, steps, data.labeled)
+    optimizer = _optimizer(steps, RATE if data.many else FEW_RATE)
+    method = SoftMatch(average=AVERAGE, alignment=data.balanced, optimizer=optimizer)
+    return _run(base, Stage(method, steps, min(BATCH, data.labeled), min(BATCH, data.unlabeled)))
 
 
 def _optimizer(steps: int, rate: float = RATE) -> Optimizer:
@@ -56,6 +65,7 @@ def _optimizer(steps: int, rate: float = RATE) -> Optimizer:
         momentum=0.9,
         nesterov=True,
         weight_decay=WEIGHT_DECAY,
+        clip_norm=CLIP,
         frozen_layers=1,
     )
 
