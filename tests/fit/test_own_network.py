@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -179,6 +180,8 @@ def test_it_is_not_tried_with_few_labels_of_a_class():
 def test_a_signal_while_steps_are_measured_stops_the_fit(place, monkeypatch, function):
     def signalled(*_):
         os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.5)  # a thread reads signals
+        return own_network.probe.Probe(1.0, 1.0)
 
     monkeypatch.setattr(own_network.probe, "measured", lambda *_: own_network.probe.Probe(1.0, 1.0))
     monkeypatch.setattr(own_network.probe, function, signalled)
