@@ -29,6 +29,14 @@ def test_more_time_is_recommended_only_for_what_lacked_time():
     assert "4 min" in said({}, {})
 
 
+def test_more_time_trains_the_small_network_longer_in_a_new_fit():
+    with_it = VERDICT | {"ladder": [{"name": "linear", "seconds": 3.0}, {"name": "own_network", "seconds": 240.0}]}
+    (sentence,) = advice.sentences(with_it, None, 0)
+    assert "would train the small network longer" in sentence
+    assert "metapl[pretrained]" in sentence
+    assert "could be tried" in advice.sentences(with_it | {"left_out": {"uda": "no time was left"}}, None, 0)[0]
+
+
 def on_the_way(encoder: str, left_s: float = 1000.0) -> SimpleNamespace:
     return SimpleNamespace(
         out=SimpleNamespace(),

@@ -6,6 +6,8 @@ from typing import Any
 from metapl.fit.clock import in_words
 from metapl.fit.rung import TITLES
 
+SMALL = "own_network"  # the rung whose steps fill the time
+
 
 def sentences(verdict: Mapping[str, Any], curve: Mapping[str, Any] | None, unused: int) -> list[str]:
     """Advice, the most useful first; `unused` unlabelled pictures were not encoded, because time was short."""
@@ -29,6 +31,12 @@ def sentences(verdict: Mapping[str, Any], curve: Mapping[str, Any] | None, unuse
 def _more_time(
     left_out: Mapping[str, str], unused: int, ladder: Sequence[Mapping[str, Any]], more_on_a_gpu: bool
 ) -> list[str]:
+    if not left_out and not unused and any(row.get("name") == SMALL for row in ladder):
+        return [
+            "Nothing was left out for lack of time. A new fit in another folder with a larger --budget would train the "
+            "small network longer. More labels, or a pretrained network (pip install 'metapl[pretrained]', or "
+            "--init-from), would probably help more."
+        ]
     if not left_out and not unused:
         little = "An hour more would" if more_on_a_gpu else "An hour more, or a GPU, would"
         return [
