@@ -228,10 +228,11 @@ def test_measured_steps_fill_the_time(monkeypatch):
     climb = SimpleNamespace(
         plan=SimpleNamespace(get=plan.get, decide=lambda name, value: plan.setdefault(name, value)),
         request=Request(),
+        has_unlabeled=False,
         features=None,
         out=Path(),
     )
-    for name, value in {"write_start": None, "heads_s": 10.0, "learns_given": False}.items():
+    for name, value in {"write_start": None, "heads_s": 10.0}.items():
         monkeypatch.setattr(own_network, name, lambda _, value=value: value)
     monkeypatch.setattr(own_network, "run_settings", lambda *_: configs.Config())
     monkeypatch.setattr(own_network.network, "write_list", lambda *_, **__: None)

@@ -19,11 +19,10 @@ import jax
 import jax.numpy as jnp
 
 from metapl.features.frozen import Frozen
-from metapl.models.assemble import Encoder
+from metapl.models.assemble import without_classifier
 from metapl.models.heads import LAST, Heads
 from metapl.schema import ConfigError, to_dict
 from metapl.start_from.recognise import Pretrained, recognise, weight_shapes
-from metapl.types import Weights
 from metapl.weights import load_features
 
 USUAL = 0.5, 0.5  # mean and deviation of our own runs, unless their settings say otherwise
@@ -43,13 +42,9 @@ def of(found: Pretrained, size: int, called: str = "") -> Frozen:
         raise ConfigError(
             f"{called}: the network {found.model.name} cannot encode pictures; choose a network for pictures"
         )
-    params, stats = jax.tree.map(jnp.asarray, load_features(found.file, expected, called))
-    width = len(params[LAST]["kernel"])
-    without_head = {name: layer for name, layer in params.items() if name != LAST}
-    scale = {"mean": jnp.zeros(width), "factor": jnp.ones(width)}
-    weights = Weights({"encoder": without_head, "scale": scale}, {"encoder": stats} if stats else {})
+    weights = jax.tree.map(jnp.asarray, load_features(found.file, expected, called))
     mean, std = (found.mean, found.std) if found.mean else ((USUAL[0],), (USUAL[1],))
-    return Frozen(Encoder(Heads(found.model, size), weights, mean, std))
+    return Frozen(without_classifier(Heads(found.model, size), weights, mean, std))
 
 
 def identity(init_from: str, size: int) -> list[Any]:

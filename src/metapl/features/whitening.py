@@ -1,8 +1,13 @@
 """Learn the stem of the network `whitened` (models/whitened.py) from pictures, without labels.
 
-p = a patch of the pictures, normalised as the network sees them
-C = the mean of p pᵀ = V Λ Vᵀ
-W = V (Λ + LEAST)^(−½)
+    p         a patch of the pictures, normalised as the network sees them
+    V Λ Vᵀ  = the mean of p pᵀ
+    W       = V (Λ + LEAST)^(−½)
+
+| symbol  | name            |
+|---------|-----------------|
+| V, Λ    | vectors, values |
+| W       | whitening       |
 """
 
 import jax

@@ -46,7 +46,12 @@ class DataSummary(NamedTuple):
     @property
     def imbalance(self) -> float:
         """The largest class's pictures divided by the smallest class's."""
-        return float(self.class_counts.max() / max(self.class_counts.min(), 1))
+        return imbalance(self.class_counts)
+
+
+def imbalance(class_counts: NDArray[np.int64]) -> float:
+    """The largest class's pictures divided by the smallest class's."""
+    return float(class_counts.max() / max(class_counts.min(), 1))
 
 
 @dataclass(frozen=True)

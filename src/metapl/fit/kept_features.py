@@ -1,4 +1,4 @@
-"""Features by a finetuned network, kept beside its run: computing them takes minutes, and several rungs need them.
+"""Features by a network that a rung has trained, kept beside its run: computing them may take minutes.
 
 They are rounded to float16, as those of the frozen encoder are, whether they are computed or read again.
 """
@@ -38,24 +38,23 @@ class RoleFeatures(NamedTuple):
 
 def of_run(climb: Climb, run: str, model: Predictor, unlabeled: Rows, test: bool = True) -> RoleFeatures:
     """The model's features of all labelled, val and test pictures, and of these rows of the unlabelled ones."""
-    rows: dict[Role, Rows | slice] = {
+    compute = partial(_features, model, climb.features)
+    return RoleFeatures(**_kept(climb, run, FILE, compute, _rows(unlabeled, test)))
+
+
+def of_encoder(climb: Climb, run: str, encode: Encode, unlabeled: Rows) -> RoleFeatures:
+    """The same by an encoder that was made of the run."""
+    compute = partial(_encoded, encode, climb.features)
+    return RoleFeatures(**_kept(climb, run, FILE, compute, _rows(unlabeled)))
+
+
+def _rows(unlabeled: Rows, test: bool = True) -> dict[Role, Rows | slice]:
+    return {
         "labeled": slice(None),
         "val": slice(None),
         "test": slice(None) if test else slice(0),
         "unlabeled": unlabeled,
     }
-    return RoleFeatures(**_kept(climb, run, FILE, partial(_features, model, climb.features), rows))
-
-
-def of_encoder(climb: Climb, run: str, encode: Encode, unlabeled: Rows) -> RoleFeatures:
-    """The same by an encoder that was made of the run."""
-    rows: dict[Role, Rows | slice] = {
-        "labeled": slice(None),
-        "val": slice(None),
-        "test": slice(None),
-        "unlabeled": unlabeled,
-    }
-    return RoleFeatures(**_kept(climb, run, FILE, partial(_encoded, encode, climb.features), rows))
 
 
 def of_test(climb: Climb, run: str, model: Predictor) -> Values:

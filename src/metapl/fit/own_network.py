@@ -15,9 +15,9 @@ is trained for validation alone. If the val part is large enough, there are no f
 Before the first run some steps are measured, so that all runs fill the rung's time.
 """
 
-import dataclasses
 import time
 from functools import partial
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from metapl.features.frozen import Frozen
 from metapl.features.whitening import Pictures
 from metapl.fit import classical, companions, finetuned, joint_space, kept_features, listing, network, probe
 from metapl.fit import rung as rungs
-from metapl.fit.choose import STRONG
+from metapl.fit.choose import STRONG, imbalance
 from metapl.fit.climb import Climb, listening
 from metapl.fit.clock import in_words
 from metapl.fit.composed import LINEAR_STAGES, write_composed
@@ -46,12 +46,11 @@ from metapl.fit.joint_space import Part, Space
 from metapl.fit.listing import GOES_ON
 from metapl.fit.rung import Predictions
 from metapl.fit.train import train
-from metapl.models.assemble import Encoder, Head
-from metapl.models.heads import LAST, Heads
+from metapl.models.assemble import Encoder, Head, without_classifier
+from metapl.models.heads import Heads
 from metapl.recipe import own_network as settings
 from metapl.schema import to_dict
 from metapl.system.disk import explaining_disk_errors
-from metapl.types import Weights
 from metapl.weights import save
 
 NAME, START = "own_network", "own-start.safetensors"
@@ -101,24 +100,24 @@ def reading_s(climb: Climb) -> float:
     for the features by a run."""
     some = climb.features
     learnt, judged = len(some.labels) + len(some.used), len(some.val) + len(some.test)
-    pictures = min(WHITENED, learnt) + (runs(climb) + 1) * learnt + 2 * (learnt + judged)
+    pictures = min(WHITENED, learnt) + (len(runs(climb)) + 1) * learnt + 2 * (learnt + judged)
     return float((climb.plan.get("read_s") or 0.0) * pictures)
 
 
-def runs(climb: Climb) -> int:
-    """How many runs there are."""
-    return len(LISTS) if learns_given(climb) else len(LISTS) - 1
+def runs(climb: Climb) -> tuple[str, ...]:
+    """The runs in their order; only unlabelled pictures can be given labels."""
+    return (GIVEN, CHECK, ALL) if climb.has_unlabeled else (CHECK, ALL)
 
 
 def train_rung(climb: Climb, ends: float) -> tuple[Predictions, str]:
-    """Train both runs and both heads, write the rung, and predict the pictures that judge it; with a remark."""
+    """Train all runs and both heads, write the rung, and predict the pictures that judge it; with a remark."""
     some = climb.features
     steps, given = planned_steps(climb, ends), 0
 
     def head(x: Values, y: Labels, unlabeled: Values) -> Head:
         return classical.aligned_training(x, y, unlabeled, len(some.class_names), 0.0)
 
-    if learns_given(climb):
+    if GIVEN in runs(climb):
         given = settings.given_steps(steps)
         train_run(climb, GIVEN, given)
     train_run(climb, CHECK, steps)
@@ -140,7 +139,7 @@ def planned_steps(climb: Climb, ends: float) -> int:
     if climb.request.steps:
         return int(climb.plan.decide(STEPS, climb.request.steps))
     network.write_list(climb.out, climb.features, LISTS[CHECK], tested=TESTED)
-    config = dataclasses.replace(run_settings(climb, CHECK, probe.STEPS), init_from=str((climb.out / START).absolute()))
+    config = run_settings(climb, CHECK, probe.STEPS, climb.out / START)
     began = time.monotonic()
     with listening(climb) as stop:
         pictures = probe.read(config, climb.out)
@@ -149,22 +148,23 @@ def planned_steps(climb: Climb, ends: float) -> int:
         measured = probe.measured(config, pictures)
         stop.check(rungs.TITLES[NAME], GOES_ON)
     around_s = COMPILINGS * measured.compile_s + read_s
-    left_s = ends - time.monotonic() - heads_s(climb) - runs(climb) * around_s - 2 * read_s  # for features
-    work = 2 + (settings.GIVEN * settings.WORK_OF_GIVEN if learns_given(climb) else 0)
+    left_s = ends - time.monotonic() - heads_s(climb) - len(runs(climb)) * around_s - 2 * read_s  # for features
+    work = 2 + (settings.GIVEN * settings.WORK_OF_GIVEN if GIVEN in runs(climb) else 0)
     possible = int(left_s / work / measured.step_s)
     return int(climb.plan.decide(STEPS, min(max(possible, LEAST_STEPS), MOST_STEPS)))
-
-
-def learns_given(climb: Climb) -> bool:
-    """Whether the network begins with labels that `aligned` gives to unlabelled pictures."""
-    return finetuned.learns_unlabeled(climb)
 
 
 def train_run(climb: Climb, name: str, steps: int) -> None:
     """Train a run to its end."""
     given = partial(given_labels, climb) if name == GIVEN else lambda: None
     network.write_list(climb.out, climb.features, LISTS[name], name == ALL, given, TESTED)
-    train(climb.out / name, run_settings(climb, name, steps), climb.console)
+    train(climb.out / name, run_settings(climb, name, steps, start_of(climb, name)), climb.console)
+
+
+def start_of(climb: Climb, name: str) -> Path:
+    """The weights that a run starts from: those of the run before it."""
+    before = runs(climb)[: runs(climb).index(name)]
+    return climb.out / before[-1] / "weights.safetensors" if before else climb.out / START
 
 
 def given_labels(climb: Climb) -> Labels:
@@ -175,13 +175,11 @@ def given_labels(climb: Climb) -> Labels:
     return finetuned.labels_by(climb, log_probabilities([head], some.unlabeled[some.learnt]))
 
 
-def run_settings(climb: Climb, name: str, steps: int) -> Config:
-    """The settings of a run, which starts from the weights of the one before."""
+def run_settings(climb: Climb, name: str, steps: int, start: Path) -> Config:
+    """The settings of a run that starts from these weights."""
     some, side = climb.features, side_of(climb)
     source = listing.settings(climb.out / LISTS[name], side)
     assert source is not None
-    before = {CHECK: GIVEN, ALL: CHECK}.get(name, "") if name == ALL or learns_given(climb) else ""
-    start = climb.out / (f"{before}/weights.safetensors" if before else START)
     views = recipe.augmentation(side, climb.request.mirror, *map(tuple, climb.plan.get(MOMENTS)))
     base = recipe.base(source, settings.network(side), climb.request.seed, views, str(start.absolute()))
     labeled = len(some.labels) if name == ALL else int((~network.held_out(some)).sum())
@@ -194,7 +192,7 @@ def run_settings(climb: Climb, name: str, steps: int) -> Config:
 
 def is_balanced(counts: Rows) -> bool:
     """Whether no class has far more labels than another one."""
-    return bool(counts.max() < STRONG * max(counts.min(), 1))
+    return imbalance(counts) < STRONG
 
 
 def write_start(climb: Climb) -> None:
@@ -239,13 +237,6 @@ def space_with(climb: Climb, run: str) -> Space:
 def encoder_of_run(climb: Climb, run: str) -> Encoder:
     """The network of a run without its classifier, for pictures of the fit's size."""
     model = predictor.load(climb.out / run)
-    params, stats = dict(model.weights.params), model.weights.stats
-    width = len(params.pop(LAST)["kernel"])
-    scale = {"mean": jnp.zeros(width), "factor": jnp.ones(width)}
+    heads = Heads(model.config.model, side_of(climb), colour=False, mirror=climb.request.mirror)
     view = model.config.augmentation
-    return Encoder(
-        Heads(model.config.model, side_of(climb), colour=False, mirror=climb.request.mirror),
-        Weights({"encoder": params, "scale": scale}, {"encoder": stats}),
-        view.mean,
-        view.std,
-    )
+    return without_classifier(heads, model.weights, view.mean, view.std)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from metapl.models.heads import HeadGroup, Heads
+from metapl.models.heads import LAST, HeadGroup, Heads
 from metapl.models.mlp import MLP
 from metapl.models.side_by_side import SideBySide, Takes, name_of
 from metapl.schema import ConfigError
@@ -47,6 +47,15 @@ def linear(coefficients: ArrayLike, intercepts: ArrayLike) -> Head:
     if len(rows) == 1:  # the logit of the second class; that of the first is 0
         rows, bias = np.concatenate([0 * rows, rows]), np.concatenate([0 * bias, bias])
     return Head(LINEAR, Weights({"Dense_0": {"kernel": jnp.asarray(rows.T), "bias": jnp.asarray(bias)}}, {}))
+
+
+def without_classifier(model: Heads, weights: Weights, mean: tuple[float, ...], std: tuple[float, ...]) -> Encoder:
+    """Make an encoder of a network's weights; its features are not scaled."""
+    width = len(weights.params[LAST]["kernel"])
+    params = {name: layer for name, layer in weights.params.items() if name != LAST}
+    scale = {"mean": jnp.zeros(width), "factor": jnp.ones(width)}
+    stats = {"encoder": weights.stats} if weights.stats else {}
+    return Encoder(model, Weights({"encoder": params, "scale": scale}, stats), mean, std)
 
 
 def assemble(encoder: Encoder, heads: Sequence[Head]) -> Assembled:

@@ -1,15 +1,16 @@
 """A small convolutional network for small pictures, whose stem whitens patches: good after minutes on a CPU.
 
-    z   = [W p, −W p]                                   p: a patch of 3×3 pixels, of every `stride`-th place
-    W   = V Λ^(−½)                                      V, Λ: eigenvectors and eigenvalues of the patches' covariance
+    z   = [Wᵀ p, −Wᵀ p]                                 p: a patch of 3×3 pixels, of every `stride`-th place
+    W   = V Λ^(−½)                                      V, Λ: eigenvectors and eigenvalues of the mean of p pᵀ
     h_0 = gelu(z)
     h_i = gelu(norm(conv(gelu(norm(pool(conv(h_(i−1))))))))   i = 1, 2, 3: `width`, 2 `width`, 4 `width` channels
     logits = head(the largest of each channel of h_3)
 
-conv is 3×3, pool takes the largest of 2×2 pixels, and the first stage has no pool. A whitened stem that is not trained
-is what makes small networks learn in few steps (Jordan, 2024, "94% on CIFAR-10 in 3.29 seconds on a single GPU", and
-before him Page, 2018). `metapl.features.whitening` learns W from pictures without labels; the optimizer's setting
-`frozen_layers = 1` leaves it as it is. Without that, the stem is random, and the network is much worse.
+conv is 3×3, pool takes the largest of 2×2 pixels, and the first stage has no pool. With a whitened
+stem that is not trained, small networks learn in few steps (Jordan, 2024, "94% on CIFAR-10 in 3.29 seconds on a single
+GPU"). `metapl.features.whitening` learns W from pictures without labels; the optimizer's setting
+`frozen_layers = 1` leaves it as it is. A network that nobody gave such a stem starts with a random one, and is much
+worse (docs/features.md).
 
 | symbol   | name             |
 |----------|------------------|
